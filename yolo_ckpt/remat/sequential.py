@@ -1,0 +1,54 @@
+"""The forward of nn.Sequential, letting go of each intermediate map as soon as the next convolution has read it.
+
+Calling a module keeps its argument alive until the call returns, so in the stock loop a convolution block allocates
+its output beside an input that nobody reads any more. Blocks that are run directly take the input out of the hands of
+their caller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from yolo_ckpt.remat.conv import conv_block_forward, conv_forward
+from yolo_ckpt.remat.fused import hooked
+
+
+def sequential_forward(self: nn.Sequential, input: Any) -> Any:  # noqa: A002
+    """`nn.Sequential.forward`; the caller's own reference to `input` is the only one that is kept."""
+    box = [input]
+    del input
+    run_chain(self, box)
+    return box[0]
+
+
+def run_chain(chain: nn.Sequential, box: list[Any]) -> None:
+    """Replace the single map in `box` by what `chain` makes of it."""
+    for module in chain:
+        out = None
+        if not hooked(module) and "forward" not in module.__dict__:
+            if type(module).forward is sequential_forward:
+                run_chain(module, box)  # type: ignore[arg-type]
+                continue
+            if isinstance(module, ConvBlock):
+                out = conv_block_forward(module, box)
+        box[:] = [module(box[0]) if out is None else out]
+
+
+class ConvBlock:
+    """Mixed into the class of a convolution block that the engine may run."""
+
+    def forward(self, x: Any) -> Any:
+        """`self.act(self.bn(self.conv(x)))` for `x` (B, C, H, W)."""
+        out = conv_block_forward(self, [x])
+        return super().forward(x) if out is None else out  # type: ignore[misc]
+
+
+class PlainConv:
+    """Mixed into the class of an nn.Conv2d."""
+
+    def forward(self, x: Any) -> Any:
+        """`nn.Conv2d.forward` for `x` (B, C, H, W)."""
+        out = conv_forward(self, x)
+        return super().forward(x) if out is None else out  # type: ignore[misc]

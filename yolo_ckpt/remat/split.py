@@ -1,0 +1,68 @@
+"""A convolution whose backward takes the weight's gradient first and the input's gradient second.
+
+The stock node computes both in one call, so the recomputed input (B, C, H, W) and its gradient are alive together. The
+weight's gradient alone needs the input's content. The second call only looks at the input's size, stride and dtype, so
+any living tensor of that layout stands in for it, and the recomputed input is gone by then. Backends compute the two
+gradients with separate kernels in either case: the bits are the same.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yolo_ckpt.remat.recorder import record_dear, refer
+from yolo_ckpt.remat.values import Value, refs_in
+
+_CONVOLUTION = torch.ops.aten.convolution.default
+_BACKWARD = torch.ops.aten.convolution_backward.default
+SPLIT_MIN_BYTES = 8 << 20  # below this the second call costs more time than the input costs memory
+
+Geometry = tuple[Any, ...]  # (stride, padding, dilation, transposed, output_padding, groups)
+
+
+def _nothing() -> None:
+    return None
+
+
+class SplitConv(torch.autograd.Function):
+    """`convolution(x, weight, bias)`; see the top of this file. Twice differentiable through the stock operator."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:  # type: ignore[override]
+        y: Tensor = _CONVOLUTION(x, weight, bias, *geometry)
+        x_ref = refer(x)
+        ctx.save_for_backward(x, weight)
+        ctx.geometry, ctx.bias_size = geometry, None if bias is None else list(bias.shape)
+        # weak: the graph may live on after backward has used this node, and a value holds what it is made of
+        ctx.value = _nothing if x_ref.geometry is not None else weakref.ref(x_ref.value)
+        record_dear(
+            y, lambda: (_CONVOLUTION, (x_ref, refer(weight), None if bias is None else refer(bias), *geometry))
+        )
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
+        need_x, need_w, need_b, _ = ctx.needs_input_grad
+        x, weight = ctx.saved_tensors
+        rest = (ctx.bias_size, *ctx.geometry)
+        stand_in = _stand_in(x, g, ctx.value()) if need_x and (need_w or need_b) else None
+        if torch.is_grad_enabled() or stand_in is None:
+            return (*_BACKWARD(g, x, weight, *rest, [need_x, need_w, need_b]), None)
+        _, dw, db = _BACKWARD(g, x, weight, *rest, [False, need_w, need_b])
+        del x
+        return _BACKWARD(g, stand_in, weight, *rest, [True, False, False])[0], dw, db, None
+
+
+def _stand_in(x: Tensor, g: Tensor, value: Value | None) -> Tensor | None:
+    """A living tensor of the layout of `x`: the gradient itself, or what `x` was computed from."""
+    if value is not None and value.tensor is not None:
+        return None  # x is held anyway: nothing to gain
+    below = [ref.value.tensor for ref in refs_in(value.args)] if value is not None else []
+    for tensor in (g, *below):
+        if tensor is not None and (tensor.size(), tensor.stride(), tensor.dtype) == (x.size(), x.stride(), x.dtype):
+            return tensor
+    return None
