@@ -19,7 +19,9 @@ from yolo_ckpt.remat.normalize import Norm
 from yolo_ckpt.remat.recorder import record, refer
 
 GROUP_BYTES = 1 << 20  # temporaries of a grouped backward; smaller groups cost time, larger ones memory
-GROUPED_BATCH_BYTES = 64 << 20  # a group of a larger batch has to be copied together first: only large maps are worth it
+GROUPED_BATCH_BYTES = (
+    64 << 20
+)  # a group of a larger batch has to be copied together first: only large maps are worth it
 _ALIGN = 128  # elements: twice the widest vector of any CPU kernel
 
 

@@ -73,7 +73,11 @@ def _classify(op: Any) -> Kind:
         return Kind.NORM
     if schema.is_mutable:
         return Kind.WRITE
-    if any(r.alias_info is not None for r in schema.returns) or name in ("_unsafe_view", "_reshape_alias", "lift_fresh"):
+    if any(r.alias_info is not None for r in schema.returns) or name in (
+        "_unsafe_view",
+        "_reshape_alias",
+        "lift_fresh",
+    ):
         return Kind.VIEW
     if torch.Tag.nondeterministic_seeded in op.tags:
         # fused attention carries the tag for its dropout; at a probability of zero it draws nothing

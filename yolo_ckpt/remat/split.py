@@ -39,9 +39,7 @@ class SplitConv(torch.autograd.Function):
         ctx.geometry, ctx.bias_size = geometry, None if bias is None else list(bias.shape)
         # weak: the graph may live on after backward has used this node, and a value holds what it is made of
         ctx.value = _nothing if x_ref.geometry is not None else weakref.ref(x_ref.value)
-        record_dear(
-            y, lambda: (_CONVOLUTION, (x_ref, refer(weight), None if bias is None else refer(bias), *geometry))
-        )
+        record_dear(y, lambda: (_CONVOLUTION, (x_ref, refer(weight), None if bias is None else refer(bias), *geometry)))
         return y
 
     @staticmethod

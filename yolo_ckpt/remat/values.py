@@ -177,7 +177,8 @@ def evaluate(value: Value) -> Tensor:
     for dear in missing:
         dear.hold(_Evaluation(dear).run())
     out = value.tensor if value.tensor is not None else _Evaluation(value).run()
-    if NEST: _let_go_inner(value, missing)
+    if NEST:
+        _let_go_inner(value, missing)
     return out
 
 

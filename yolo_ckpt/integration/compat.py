@@ -1,0 +1,63 @@
+"""The private names and versions of the host, here alone. Written against ultralytics 8.4.190."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+PREFIX = "Checkpoint: "
+
+# `_setup_train` calls `auto_batch` (when batch < 1) and then always `_build_train_pipeline`: by then the model is on its
+# device, frozen, and its precision is decided; the EMA copy, the optimizer and the loaders come after.
+SEAMS = ("auto_batch", "_build_train_pipeline")
+
+
+def log(message: str, *, warning: bool = False) -> None:
+    """One line through the host's logger, in its voice."""
+    from ultralytics.utils import LOGGER, colorstr
+
+    (LOGGER.warning if warning else LOGGER.info)(f"{colorstr(PREFIX)}{message}")
+
+
+def host_version() -> str:
+    """Version of the installed ultralytics."""
+    import ultralytics
+
+    return str(ultralytics.__version__)
+
+
+def default_callbacks() -> dict[str, list[Callable[[Any], None]]]:
+    """The callbacks that every new `YOLO` object starts with."""
+    from ultralytics.utils import callbacks
+
+    return callbacks.default_callbacks  # type: ignore[no-any-return]
+
+
+def run_entrypoint(arguments: Sequence[str]) -> None:
+    """What the `yolo` command does with `arguments`."""
+    from ultralytics.cfg import entrypoint
+
+    before = sys.argv
+    sys.argv = ["yolo", *arguments]  # the host reads its arguments there
+    try:
+        entrypoint()
+    finally:
+        sys.argv = before
+
+
+def missing_seams(trainer: Any) -> list[str]:
+    """Methods of the trainer that the plugin needs and that this version of the host does not have."""
+    return [name for name in SEAMS if not callable(getattr(trainer, name, None))]
+
+
+def optimizer_tensors(trainer: Any) -> list[Any]:
+    """Tensors in the optimizer's state."""
+    optimizer = getattr(trainer, "optimizer", None)
+    states = optimizer.state.values() if optimizer is not None else ()
+    return [value for state in states for value in state.values()]
+
+
+def ema_model(trainer: Any) -> Any:
+    """The averaged model, or None."""
+    return getattr(getattr(trainer, "ema", None), "ema", None)

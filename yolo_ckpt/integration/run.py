@@ -1,0 +1,144 @@
+"""One training run: its plan, what is measured while it trains, and the files that it leaves."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from yolo_ckpt import attachment
+from yolo_ckpt.integration import compat
+from yolo_ckpt.measuring import LiveBytes, tensors_in
+from yolo_ckpt.plan import Plan
+from yolo_ckpt.planner import make_plan
+from yolo_ckpt.reporting import RunReport, plan_lines
+from yolo_ckpt.settings import Settings
+from yolo_ckpt.units import format_bytes, format_ms
+
+TRACKED_BATCH = 1  # the second: the optimizer's state exists from then on
+
+
+class Run:
+    """What the callbacks of one `train()` share. Not pickled: the trainer's class and callbacks hold it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.plan: Plan | None = None
+        self._live: LiveBytes | None = None
+        self._live_peak_bytes = 0
+        self._allocated_bytes = 0
+        self._reserved_bytes = 0
+        self._step_ms: list[float] = []
+        self._batches = 0
+        self._started = 0.0
+
+    def prepare(self, trainer: Any) -> None:
+        """Make the plan and put it on the trainer's model; a second call keeps the plan.
+
+        Raises:
+            RequestError: The settings do not fit the model.
+        """
+        if self.plan is not None:
+            return
+        if getattr(trainer.args, "compile", False):
+            compat.log("the model is compiled, and the compiler plans for itself; it is left as it is", warning=True)
+            return
+        batch = max(int(trainer.batch_size) // max(trainer.world_size, 1), 1)
+        self.plan = make_plan(trainer.model, self.settings, imgsz=int(trainer.args.imgsz), batch=batch)
+        attachment.apply(trainer.model, self.plan)
+        for line in plan_lines(self.plan):
+            compat.log(line)
+
+    def callbacks(self) -> dict[str, Callable[[Any], None]]:
+        """The events that the run follows."""
+        return {
+            "on_train_start": self._train_start,
+            "on_train_epoch_start": self._epoch_start,
+            "on_train_batch_start": self._batch_start,
+            "on_train_batch_end": self._batch_end,
+            "on_train_epoch_end": self._epoch_end,
+            "on_train_end": self._train_end,
+            "teardown": self._stop_tracking,
+        }
+
+    def _train_start(self, trainer: Any) -> None:
+        if self.plan is not None:
+            Path(trainer.save_dir, "ckpt_plan.json").write_text(self.plan.to_json(), encoding="utf-8")
+
+    def _epoch_start(self, trainer: Any) -> None:
+        self._stop_tracking(trainer)  # a batch that failed may have left it on
+        if trainer.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(trainer.device)
+
+    def _batch_start(self, trainer: Any) -> None:
+        if trainer.device.type != "cuda" and self._batches == self._tracked_batch(trainer):
+            self._live = LiveBytes()
+            models = [m for m in (trainer.model, compat.ema_model(trainer)) if m is not None]
+            tensors = [t for m in models for t in (*m.parameters(), *m.buffers())]
+            gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
+            self._live.add([*tensors, *gradients, *tensors_in(compat.optimizer_tensors(trainer))])
+            self._live.__enter__()
+        self._started = time.perf_counter()
+
+    def _tracked_batch(self, trainer: Any) -> int:
+        return min(TRACKED_BATCH, len(trainer.train_loader) * trainer.epochs - 1)
+
+    def _batch_end(self, trainer: Any) -> None:
+        if self._live is None:
+            self._step_ms.append((time.perf_counter() - self._started) * 1e3)
+        self._stop_tracking(trainer)
+        self._batches += 1
+
+    def _stop_tracking(self, _: Any) -> None:
+        if self._live is not None:
+            self._live.__exit__(None, None, None)
+            self._live_peak_bytes = self._live.peak_bytes
+            self._live = None
+
+    def _epoch_end(self, trainer: Any) -> None:
+        if trainer.device.type == "cuda":  # before validation, which is not what the plan is about
+            self._allocated_bytes = max(self._allocated_bytes, torch.cuda.max_memory_allocated(trainer.device))
+            self._reserved_bytes = max(self._reserved_bytes, torch.cuda.max_memory_reserved(trainer.device))
+
+    def _train_end(self, trainer: Any) -> None:
+        if self.plan is None:
+            return
+        report = self.report(trainer)
+        report.write(Path(trainer.save_dir))
+        peak = report.allocated_bytes or report.live_bytes
+        step = "" if report.step_ms is None else f", {format_ms(report.step_ms)} a step"
+        compat.log(f"peak {format_bytes(peak or 0)}{step}; report in {trainer.save_dir}/ckpt_report.md")
+
+    def report(self, trainer: Any) -> RunReport:
+        """What was planned and measured so far."""
+        import yolo_ckpt
+
+        assert self.plan is not None
+        versions = {
+            "yolo_ckpt": yolo_ckpt.__version__,
+            "ultralytics": compat.host_version(),
+            "torch": torch.__version__,
+            "python": ".".join(map(str, sys.version_info[:3])),
+        }
+        factor = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere
+        return RunReport(
+            versions=versions,
+            device=_device_name(trainer.device),
+            plan=self.plan,
+            batches=self._batches,
+            live_bytes=self._live_peak_bytes or None,
+            allocated_bytes=self._allocated_bytes or None,
+            reserved_bytes=self._reserved_bytes or None,
+            process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * factor,
+            step_ms=statistics.median(self._step_ms) if self._step_ms else None,
+        )
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -1,0 +1,55 @@
+"""The trainer seam: a subclass of the trainer's own class, put on the one object that is about to train."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from yolo_ckpt.errors import RequestError
+from yolo_ckpt.integration import compat
+from yolo_ckpt.integration.run import Run
+
+
+def extend(trainer: Any, run: Run) -> None:
+    """Make `trainer` put the plan on its model before AutoBatch and the loaders, and report at its end.
+
+    Raises:
+        RequestError: This version of the host lacks what the plugin hooks into.
+    """
+    missing = compat.missing_seams(trainer)
+    if missing:
+        raise RequestError(
+            f"ultralytics {compat.host_version()} has no {', '.join(missing)} in its trainer, which this version of yolo-ckpt "
+            f"needs; update yolo-ckpt, or train with ckpt=off"
+        )
+    base = type(trainer)
+
+    def auto_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _prepare(self, run)
+        return base.auto_batch(self, *args, **kwargs)
+
+    def _build_train_pipeline(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _prepare(self, run)
+        return base._build_train_pipeline(self, *args, **kwargs)
+
+    body = {"auto_batch": auto_batch, "_build_train_pipeline": _build_train_pipeline}
+    named = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    trainer.__class__ = type(base.__name__, (base,), {**named, **body})
+    for event, callback in run.callbacks().items():
+        trainer.add_callback(event, callback)
+
+
+def _prepare(trainer: Any, run: Run) -> None:
+    try:
+        run.prepare(trainer)
+    except RequestError:
+        _remove_if_fresh(Path(trainer.save_dir))
+        raise
+
+
+def _remove_if_fresh(folder: Path) -> None:
+    """Remove a run folder that holds nothing but what the trainer's constructor puts there."""
+    fresh = {folder / "args.yaml", folder / "weights"}
+    if folder.is_dir() and set(folder.rglob("*")) <= fresh:
+        shutil.rmtree(folder)

@@ -1,0 +1,71 @@
+"""The fixed modes: one action for every selected stage, and where their segments begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from yolo_ckpt.plan import Plan, StagePlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageFacts:
+    """What planning knows of a stage.
+
+    Attributes:
+        index: Position in the model.
+        kind: Class name.
+        part: `backbone`, `neck` or `head`.
+        convolves: It holds convolutions.
+        is_conv_block: It is nothing but a convolution, a normalisation and an activation.
+        obstacle: Why the engine cannot handle it; empty when it can.
+    """
+
+    index: int
+    kind: str
+    part: str
+    convolves: bool
+    is_conv_block: bool
+    obstacle: str = ""
+
+
+def fixed_plan(stages: Sequence[StageFacts], action: str, selected: Iterable[int], *, ckpt: str, imgsz: int, batch: int) -> Plan:
+    """A plan with `action` for the selected stages and `save` for the others.
+
+    Segment bounds follow two findings. The first two convolutional stages together beat each alone: their maps are the
+    largest, and the first costs next to nothing to compute again. A stage that is one convolution block is best
+    recomputed with the stage that follows it, except where that is the head.
+    """
+    selected = set(selected)
+    entries = []
+    for stage in stages:
+        reason = stage.obstacle or ("" if stage.index in selected else "not in ckpt_stages")
+        entries.append((stage, "save" if reason else action, reason))
+    joined = _joined(stages) & {i for i in range(1, len(stages)) if entries[i - 1][1] == entries[i][1] == "full"}
+    return Plan(
+        ckpt=ckpt,
+        imgsz=imgsz,
+        batch=batch,
+        stages=tuple(
+            StagePlan(
+                index=stage.index,
+                kind=stage.kind,
+                action=chosen,
+                opens=stage.index not in joined,
+                closes=stage.index + 1 not in joined,
+                reason=reason,
+            )
+            for stage, chosen, reason in entries
+        ),
+    )
+
+
+def _joined(stages: Sequence[StageFacts]) -> set[int]:
+    """Indices of stages that go on with the segment of the stage before them."""
+    first = [s.index for s in stages if s.convolves][:2]
+    joined = set(range(1, first[1] + 1)) if len(first) == 2 else set()
+    last = len(stages) - 1
+    for before, stage in zip(stages, stages[1:]):  # noqa: B905
+        if before.index not in joined and before.is_conv_block and stage.convolves and stage.index != last:
+            joined.add(stage.index)
+    return joined

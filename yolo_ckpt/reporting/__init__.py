@@ -1,0 +1,6 @@
+"""Reports from records; never sees a model. No torch."""
+
+from yolo_ckpt.reporting.lines import plan_lines
+from yolo_ckpt.reporting.report import RunReport
+
+__all__ = ["RunReport", "plan_lines"]
