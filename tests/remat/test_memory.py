@@ -1,0 +1,159 @@
+"""What is recomputed, what is held, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import yolo_ckpt
+from tests.conftest import Block, Staged, both_modes, plain_step, toy
+from yolo_ckpt.measuring import LiveBytes, training_step
+from yolo_ckpt.remat import recorder
+
+
+def flops_of(model: nn.Module, ckpt: str) -> int:
+    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt=ckpt))
+    with FlopCounterMode(display=False) as counter:
+        training_step(model, torch.rand(1, 3, 32, 32))
+    return counter.get_total_flops()
+
+
+class Chain(nn.Module):
+    """Three equal convolution blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(*(Block(8, 8, 3) for _ in range(3)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.blocks(x)  # type: ignore[no-any-return]
+
+
+def staged_chain() -> Staged:
+    return Staged(Block(3, 8, 3), Block(8, 8, 3), Chain(), Block(8, 4))
+
+
+def test_selective_recomputes_no_convolution() -> None:
+    assert flops_of(staged_chain(), "selective") == flops_of(staged_chain(), "off")
+
+
+def test_full_recomputes_exactly_what_it_let_go() -> None:
+    """First segment (stages 0 and 1): one convolution, once. The chain: its tail is held, the first convolution is
+    computed on the way to the second, let go, and computed again. The last stage is its own tail."""
+    pixels = 32 * 32
+    first, inner = 2 * 3 * 8 * 9 * pixels, 2 * 8 * 8 * 9 * pixels
+    assert flops_of(staged_chain(), "full") - flops_of(staged_chain(), "off") == first + 3 * inner
+
+
+@both_modes
+def test_less_is_held_between_forward_and_backward(ckpt: str) -> None:
+    model = toy()
+    stock = yolo_ckpt.measure(model, imgsz=128, batch=2)
+    planned = yolo_ckpt.measure(model, imgsz=128, batch=2, plan=yolo_ckpt.plan(model, imgsz=128, batch=2, ckpt=ckpt))
+    limit = {"selective": 0.45, "full": 0.35}[ckpt]
+    ratio = (planned.forward_bytes - planned.fixed_bytes) / (stock.forward_bytes - stock.fixed_bytes)
+    assert ratio < limit
+    assert planned.peak_bytes < stock.peak_bytes
+
+
+def known_storages() -> set[int]:
+    """Storages that the recorder has an entry for."""
+    gc.collect()
+    return set(recorder._entries)
+
+
+def storages_of(model: nn.Module) -> set[int]:
+    return {t.untyped_storage()._cdata for t in (*model.parameters(), *model.buffers())}
+
+
+@both_modes
+def test_nothing_stays_behind(ckpt: str) -> None:
+    model = toy()
+    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt=ckpt))
+    step, alive = plain_step(), []
+    with LiveBytes() as live:
+        for i in range(20):
+            step(model, i)
+            gc.collect()
+            alive.append(live.current_bytes)
+    assert alive[19] == alive[1]
+    assert known_storages() <= storages_of(model)
+    assert not recorder.state.dear
+
+
+@both_modes
+def test_a_graph_that_is_dropped_frees_everything(ckpt: str) -> None:
+    model = toy()
+    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt=ckpt))
+    with LiveBytes() as live:
+        live.add([*model.parameters(), *model.buffers()])
+        before = live.current_bytes
+        out = model(torch.rand(2, 3, 64, 64))
+        assert live.current_bytes > before
+        del out
+        assert live.current_bytes == before
+    assert known_storages() <= storages_of(model)
+
+
+class Changed(nn.Module):
+    """A stage that changes an activation where the engine does not look: behind autograd's back, under no_grad."""
+
+    def __init__(self, change: Callable[[Tensor], None]) -> None:
+        super().__init__()
+        self.change, self.kept = change, Block(8, 8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.kept.conv(x)
+        out = self.kept.act(self.kept.bn(y))
+        self.y = y.detach()
+        return out
+
+
+@both_modes
+def test_a_change_in_place_after_the_forward_pass_raises(ckpt: str) -> None:
+    stage = Changed(lambda t: None)
+    model = Staged(Block(3, 8, 3), Block(8, 8, 3), stage, Block(8, 4))
+    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt=ckpt))
+    out = model(torch.rand(1, 3, 32, 32))
+    stage.y.add_(1)
+    with pytest.raises(yolo_ckpt.RematError, match="changed in place"):
+        out.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["conv.weight", "bn.weight", "bn.bias"])
+def test_a_weight_changed_before_backward_raises(name: str) -> None:
+    model = toy()
+    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt="full"))
+    out = model(torch.rand(1, 3, 32, 32))
+    with torch.no_grad():
+        model.model[1].get_parameter(name).add_(1)
+    with pytest.raises(yolo_ckpt.RematError):
+        out.sum().backward()
+
+
+@both_modes
+def test_an_error_inside_a_stage_leaves_nothing_on(ckpt: str) -> None:
+    class Broken(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            raise ValueError("broken stage")
+
+    model = Staged(Block(3, 8, 3), Block(8, 8, 3), Broken(), Block(8, 4))
+    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt=ckpt))
+    with pytest.raises(ValueError, match="broken stage"):
+        model(torch.rand(1, 3, 32, 32))
+    assert not recorder.state.active
+    assert not recorder.state.dear
+    training_step(yolo_ckpt.apply(toy(), yolo_ckpt.plan(toy(), imgsz=32, batch=1, ckpt=ckpt)), torch.rand(1, 3, 32, 32))
+
+
+def test_small_tensors_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "small_bytes", 1 << 16)
+    model = toy()
+    stock = yolo_ckpt.measure(model, imgsz=16, batch=1)
+    planned = yolo_ckpt.measure(model, imgsz=16, batch=1, plan=yolo_ckpt.plan(model, imgsz=16, batch=1, ckpt="full"))
+    assert planned.forward_bytes == stock.forward_bytes

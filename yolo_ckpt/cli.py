@@ -1,0 +1,170 @@
+"""The shell: parse, call, exit code. 0 done, 1 failed, 2 the request is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from yolo_ckpt.errors import RequestError, SettingsError, YoloCkptError
+from yolo_ckpt.settings import Settings, flags, split_flags
+
+HELP = """\
+yolo-ckpt: train Ultralytics YOLO at full resolution, exactly, in a fraction of the memory.
+
+  yolo-ckpt train ARGS [ckpt=...]       train; ARGS are what `yolo train` takes
+  yolo-ckpt plan model= imgsz= batch=   the plan, stage by stage, and its simulated peak
+  yolo-ckpt verify model= imgsz=        prove on this machine that the plan changes no bit
+  yolo-ckpt sample aerial dir=          a real data set to try it on
+
+flags (all commands):
+  ckpt=off|selective|full|auto|PLAN.json   what to recompute (default auto)
+  ckpt_stages=all|backbone|neck|head|0-8|0,2,4|C3k2
+  ckpt_budget=22GiB|75%                    checked, not used yet
+  format=table|json                        plan and verify
+
+example:
+  yolo-ckpt train model=yolo26m.yaml data=my.yaml imgsz=2048 batch=2 ckpt=full
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("help", "-h", "--help"):
+        print(HELP)
+        return 0
+    if arguments[0] in ("version", "-V", "--version"):
+        import yolo_ckpt
+
+        print(yolo_ckpt.__version__)
+        return 0
+    command = COMMANDS.get(arguments[0])
+    try:
+        if command is None:
+            raise SettingsError(f"{arguments[0]} is not a command; use one of {', '.join(COMMANDS)}")
+        return command(arguments[1:])
+    except RequestError as error:
+        print(f"yolo-ckpt: {error}", file=sys.stderr)
+        return 2
+    except YoloCkptError as error:
+        print(f"yolo-ckpt: {error}", file=sys.stderr)
+        return 1
+
+
+def _train(arguments: Sequence[str]) -> int:
+    ours, rest = split_flags(arguments)
+    settings = Settings.from_mapping({"ckpt": "auto", **ours})
+    from yolo_ckpt.integration import compat, register_default
+
+    register_default(settings)
+    try:
+        compat.run_entrypoint(["train", *rest])
+    except SyntaxError as error:  # how the host reports arguments that it does not know
+        raise RequestError(f"ultralytics: {str(error.msg).strip().splitlines()[0]}") from error
+    return 0
+
+
+def _plan(arguments: Sequence[str]) -> int:
+    request = _Request.parse(arguments, imgsz="640", batch="1")
+    import yolo_ckpt
+
+    model = request.model("meta")
+    made = yolo_ckpt.plan(model, imgsz=request.imgsz, batch=request.batch, **request.flags)
+    stock = yolo_ckpt.measure(model, imgsz=request.imgsz, batch=request.batch)
+    planned = yolo_ckpt.measure(model, imgsz=request.imgsz, batch=request.batch, plan=made)
+    if request.json:
+        print(json.dumps({"plan": dataclasses.asdict(made), "stock": _record(stock), "planned": _record(planned)}))
+    else:
+        from yolo_ckpt.reporting.tables import print_plan
+
+        print_plan(made, stock, planned)
+    return 0
+
+
+def _verify(arguments: Sequence[str]) -> int:
+    request = _Request.parse(arguments, imgsz="320", batch="2", device="cpu")
+    import yolo_ckpt
+
+    model = request.model(request.options["device"])
+    made = yolo_ckpt.plan(model, imgsz=request.imgsz, batch=request.batch, **request.flags)
+    report = yolo_ckpt.verify(model, made, imgsz=request.imgsz, batch=request.batch)
+    if request.json:
+        print(json.dumps(_record(report)))
+    else:
+        print(
+            f"ckpt={made.ckpt}: {report.tensors} tensors equal to the last bit after {report.steps} training steps on "
+            f"{report.device}, {report.stages} stages planned"
+        )
+    return 0
+
+
+def _sample(arguments: Sequence[str]) -> int:
+    from yolo_ckpt.data.samples import SAMPLES, write_sample
+
+    names = [a for a in arguments if "=" not in a]
+    options = dict(a.split("=", 1) for a in arguments if "=" in a)
+    folder = options.pop("dir", None)
+    if len(names) != 1 or options or not folder:
+        raise SettingsError(f"sample takes a name ({', '.join(SAMPLES)}) and dir=FOLDER, got {' '.join(arguments) or 'nothing'}")
+    yaml, written = write_sample(names[0], Path(folder))
+    print(f"{yaml} {'written' if written else 'is there already, nothing was downloaded'}")
+    return 0
+
+
+def _record(value: Any) -> Any:
+    return dataclasses.asdict(value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Request:
+    """The `key=value` arguments of a command that works on a model without training it."""
+
+    flags: dict[str, str]
+    options: dict[str, str]
+    imgsz: int
+    batch: int
+    json: bool
+
+    @classmethod
+    def parse(cls, arguments: Sequence[str], **defaults: str) -> _Request:
+        ours, rest = split_flags(arguments)
+        Settings.from_mapping(ours)
+        known = {"model": "", "format": "table", **defaults}
+        options = dict(known)
+        for argument in rest:
+            name, equals, value = argument.partition("=")
+            if not equals or name not in known:
+                raise SettingsError(f"{argument} is not known here; give {', '.join([*known, *flags()])} as key=value")
+            options[name] = value
+        if not options["model"]:
+            raise SettingsError("model= is missing; give a model such as yolo26n.yaml or a .pt file")
+        if options["format"] not in ("table", "json"):
+            raise SettingsError(f"format={options['format']} is not known; use table or json")
+        if "ckpt_budget" in ours:
+            ours["budget"] = ours.pop("ckpt_budget")
+        sizes = {name: _positive(name, options[name]) for name in ("imgsz", "batch")}
+        return cls(flags=ours, options=options, json=options["format"] == "json", **sizes)
+
+    def model(self, device: str) -> Any:
+        """The model that `model=` names, in train mode on `device`."""
+        from yolo_ckpt.integration.models import load_model
+
+        return load_model(self.options["model"], device)
+
+
+def _positive(name: str, text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise SettingsError(f"{name}={text} is not a positive whole number")
+    return int(text)
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "train": _train,
+    "plan": _plan,
+    "verify": _verify,
+    "sample": _sample,
+}

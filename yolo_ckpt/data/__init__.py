@@ -1,0 +1,1 @@
+"""Data sets: samples that can be fetched, in the layout that Ultralytics trains on."""
