@@ -13,20 +13,22 @@ from torch import Tensor, nn
 
 import yolo_ckpt
 from yolo_ckpt.measuring import first_difference, snapshot, tensors_in
-from yolo_ckpt.remat import recorder
+from yolo_ckpt.remat import registry
+
+pytest_plugins = ["tests.made_data"]
 
 
 @pytest.fixture(autouse=True)
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests use small tensors; none of them is too small for a recipe here."""
-    monkeypatch.setattr(recorder, "small_bytes", 0)
+    monkeypatch.setattr(registry, "small_bytes", 0)
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_on() -> Iterator[None]:
     """No test may leave recording, hooks or modes on."""
     yield
-    assert not recorder.state.active
+    assert not registry.state.active
     assert torch._C._autograd._top_saved_tensors_default_hooks(True) is None
     assert torch._C._len_torch_dispatch_stack() == 0
 

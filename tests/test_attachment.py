@@ -92,7 +92,9 @@ def test_a_copy_is_planned_and_independent() -> None:
 def test_a_pickle_is_stock(loader: str, tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     torch.save({"model": planned(host_model("yolo26n.yaml")), "train_args": {}}, path)
-    done = subprocess.run([sys.executable, "-c", LOAD_BLOCKED, str(path), loader], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD_BLOCKED, str(path), loader], capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip().endswith("loaded"), done.stderr
 
 

@@ -53,7 +53,12 @@ def test_imports_point_downward() -> None:
 
 def test_lower_layers_know_no_torch_and_no_host() -> None:
     root = Path(yolo_ckpt.__file__).parent
-    for folder, banned in (("planning", "torch"), ("reporting", "torch"), ("remat", "ultralytics"), ("measuring", "ultralytics")):
+    for folder, banned in (
+        ("planning", "torch"),
+        ("reporting", "torch"),
+        ("remat", "ultralytics"),
+        ("measuring", "ultralytics"),
+    ):
         for path in (root / folder).rglob("*.py"):
             lines = path.read_text(encoding="utf-8").splitlines()
             assert not [line for line in lines if line.startswith((f"import {banned}", f"from {banned}"))], path

@@ -36,7 +36,10 @@ def test_python_values_become_flags() -> None:
         ({"ckpt": "nowhere.json"}, "no such plan file"),
         ({"ckpt_stage": "all"}, "did you mean ckpt_stages"),
         ({"ckpt_stages": " "}, "ckpt_stages is empty"),
-        *[({"ckpt_budget": text}, f"ckpt_budget={text}") for text in ("abc", "-4", "0", "nan", "200%", "inf", "5 apples", "")],
+        *[
+            ({"ckpt_budget": text}, f"ckpt_budget={text}")
+            for text in ("abc", "-4", "0", "nan", "200%", "inf", "5 apples", "")
+        ],
     ],
 )
 def test_wrong_values_say_what_was_asked(given: dict[str, str], says: str) -> None:

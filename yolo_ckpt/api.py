@@ -85,8 +85,8 @@ class VerifyReport:
 def verify(model: nn.Module, plan: Plan, *, imgsz: int, batch: int, steps: int = 2) -> VerifyReport:
     """Run `steps` training steps with and without `plan`, on copies of `model`, and compare them bit for bit.
 
-    Every step gets new noise images, gradients add up, and a plain gradient step follows each, so a difference in any of
-    them reaches what is compared. On CUDA, equality needs deterministic kernels, as the host sets them by default.
+    Every step gets new noise images, gradients add up, and a plain gradient step follows each, so a difference in any
+    of them reaches what is compared. On CUDA, equality needs deterministic kernels, as the host sets them by default.
 
     Raises:
         ParityError: They differ; the message names the first difference.

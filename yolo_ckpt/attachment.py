@@ -4,8 +4,8 @@ How it is done, and why so:
 
 1. A planned object gets a subclass of its own class. Its module tree, names, hooks and `state_dict` stay as they are.
 2. `__class__` answers the original class, so pickle's own check and `isinstance` see the original. `type()` does not.
-3. `__reduce_ex__` gives the new-object form with the original class and a state without ours. The result loads where this
-   package is not installed, also under a loader that restricts classes.
+3. `__reduce_ex__` gives the new-object form with the original class and a state without ours. The result loads where
+   this package is not installed, also under a loader that restricts classes.
 4. `__deepcopy__` makes another planned object, which shares nothing with this one.
 5. One subclass per original class and role, made once, so that two models never differ in class.
 """
@@ -34,11 +34,12 @@ class _Planned:
     _yolo_ckpt_original: type
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        make, arguments, state, *rest = super().__reduce_ex__(protocol)
+        reduced: Any = super().__reduce_ex__(protocol)
+        make, arguments, state, *rest = reduced
         arguments = tuple(self._yolo_ckpt_original if a is type(self) else a for a in arguments)
         if isinstance(state, dict):
             state = {k: v for k, v in state.items() if k != _SEGMENT}
-        return make, arguments, state, *rest
+        return (make, arguments, state, *rest)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         clone = object.__new__(type(self))

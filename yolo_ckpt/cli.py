@@ -13,21 +13,21 @@ from yolo_ckpt.errors import RequestError, SettingsError, YoloCkptError
 from yolo_ckpt.settings import Settings, flags, split_flags
 
 HELP = """\
-yolo-ckpt: train Ultralytics YOLO at full resolution, exactly, in a fraction of the memory.
+yolo-ckpt: train Ultralytics YOLO at full resolution in less memory
 
   yolo-ckpt train ARGS [ckpt=...]       train; ARGS are what `yolo train` takes
-  yolo-ckpt plan model= imgsz= batch=   the plan, stage by stage, and its simulated peak
-  yolo-ckpt verify model= imgsz=        prove on this machine that the plan changes no bit
+  yolo-ckpt plan model= imgsz= batch=   the plan per stage, and its simulated peak
+  yolo-ckpt verify model= imgsz=        prove here that the plan changes no bit
   yolo-ckpt sample aerial dir=          a real data set to try it on
 
 flags (all commands):
-  ckpt=off|selective|full|auto|PLAN.json   what to recompute (default auto)
+  ckpt=off|selective|full|auto|PLAN.json  what to recompute (default auto)
   ckpt_stages=all|backbone|neck|head|0-8|0,2,4|C3k2
-  ckpt_budget=22GiB|75%                    checked, not used yet
-  format=table|json                        plan and verify
+  ckpt_budget=22GiB|75%                   checked, not used yet
+  format=table|json                       plan and verify
 
 example:
-  yolo-ckpt train model=yolo26m.yaml data=my.yaml imgsz=2048 batch=2 ckpt=full
+  yolo-ckpt train model=yolo26m.yaml data=my.yaml imgsz=2048 ckpt=full
 """
 
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("help", "-h", "--help"):
-        print(HELP)
+        print(HELP, end="")
         return 0
     if arguments[0] in ("version", "-V", "--version"):
         import yolo_ckpt
@@ -109,7 +109,9 @@ def _sample(arguments: Sequence[str]) -> int:
     options = dict(a.split("=", 1) for a in arguments if "=" in a)
     folder = options.pop("dir", None)
     if len(names) != 1 or options or not folder:
-        raise SettingsError(f"sample takes a name ({', '.join(SAMPLES)}) and dir=FOLDER, got {' '.join(arguments) or 'nothing'}")
+        raise SettingsError(
+            f"sample takes a name ({', '.join(SAMPLES)}) and dir=FOLDER, got {' '.join(arguments) or 'nothing'}"
+        )
     yaml, written = write_sample(names[0], Path(folder))
     print(f"{yaml} {'written' if written else 'is there already, nothing was downloaded'}")
     return 0

@@ -66,7 +66,14 @@ class Plan:
     def check_model(self, kinds: Sequence[str]) -> None:
         """Raise `PlanError` unless the plan was made for a model with stages of these `kinds`."""
         if tuple(kinds) != self.kinds:
-            found = next((f"stage {i} is {b}, not {a}" for i, (a, b) in enumerate(zip(self.kinds, kinds)) if a != b), "")  # noqa: B905
+            found = next(
+                (
+                    f"stage {i} is {b}, not {a}"
+                    for i, (a, b) in enumerate(zip(self.kinds, kinds, strict=False))
+                    if a != b
+                ),
+                "",
+            )
             found = found or f"it has {len(kinds)} stages, not {len(self.kinds)}"
             raise PlanError(f"the plan is for another model: {found}; make a plan for this model")
 
@@ -108,5 +115,7 @@ class Plan:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise PlanError(f"ckpt={path} cannot be read ({error}); give a ckpt_plan.json written by yolo-ckpt") from error
+            raise PlanError(
+                f"ckpt={path} cannot be read ({error}); give a ckpt_plan.json written by yolo-ckpt"
+            ) from error
         return cls.from_json(text, f"ckpt={path}")

@@ -33,13 +33,15 @@ class Settings:
     def __post_init__(self) -> None:
         if self.ckpt not in MODES and not self.ckpt.endswith(".json"):
             raise SettingsError(
-                f"ckpt={self.ckpt} is not known{_nearest(self.ckpt, MODES)}; use one of {', '.join(MODES)}, or the path "
-                f"of a plan file (.json)"
+                f"ckpt={self.ckpt} is not known{_nearest(self.ckpt, MODES)}; use one of {', '.join(MODES)}, or the "
+                f"path of a plan file (.json)"
             )
         if self.plan_file is not None and not self.plan_file.is_file():
             raise SettingsError(f"ckpt={self.ckpt}: there is no such plan file; give the path of a ckpt_plan.json")
         if not self.ckpt_stages.strip(", "):
-            raise SettingsError("ckpt_stages is empty; use all, backbone, neck, head, indices such as 0-8, or class names")
+            raise SettingsError(
+                "ckpt_stages is empty; use all, backbone, neck, head, indices such as 0-8, or class names"
+            )
         if self.ckpt_budget is not None:
             check_budget(self.ckpt_budget)
 

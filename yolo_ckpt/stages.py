@@ -24,7 +24,9 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 def _is_staged(model: nn.Module) -> bool:
     inner = getattr(model, "model", None)
-    return isinstance(inner, nn.Sequential) and len(inner) > 0 and all(hasattr(m, "f") and hasattr(m, "i") for m in inner)
+    return (
+        isinstance(inner, nn.Sequential) and len(inner) > 0 and all(hasattr(m, "f") and hasattr(m, "i") for m in inner)
+    )
 
 
 def stages_of(model: nn.Module) -> list[nn.Module]:
@@ -36,8 +38,8 @@ def stages_of(model: nn.Module) -> list[nn.Module]:
     model = unwrap(model)
     if not _is_staged(model):
         raise RequestError(
-            f"{type(model).__name__} has no stages: a plan needs a model whose `model` is an nn.Sequential of modules with "
-            f"`f` and `i`, as Ultralytics builds them"
+            f"{type(model).__name__} has no stages: a plan needs a model whose `model` is an nn.Sequential of modules "
+            f"with `f` and `i`, as Ultralytics builds them"
         )
     return list(model.model)  # type: ignore[arg-type]
 

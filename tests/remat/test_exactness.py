@@ -147,7 +147,9 @@ def test_frozen_weights_in_the_middle_and_frozen_statistics(ckpt: str) -> None:
 
 
 @both_modes
-@pytest.mark.parametrize("options", [{"momentum": None}, {"affine": False}, {"track_running_stats": False}, {"eps": 0.1}])
+@pytest.mark.parametrize(
+    "options", [{"momentum": None}, {"affine": False}, {"track_running_stats": False}, {"eps": 0.1}]
+)
 def test_other_normalisations(ckpt: str, options: dict[str, object]) -> None:
     model = toy()
     for module in list(model.modules()):
@@ -230,7 +232,8 @@ def test_tensor_hooks_see_gradients_that_stay_as_they_are(ckpt: str) -> None:
         torch.manual_seed(i)
         held = kept.setdefault(id(model), [])
         hooks = [
-            stage.register_forward_hook(lambda m, a, out: out.register_hook(held.append) and None) for stage in model.model
+            stage.register_forward_hook(lambda m, a, out: out.register_hook(held.append) and None)
+            for stage in model.model
         ]
         out = model(torch.rand(2, 3, 128, 128))
         out.backward(torch.ones_like(out))

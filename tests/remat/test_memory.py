@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import yolo_ckpt
 from tests.conftest import Block, Staged, both_modes, plain_step, toy
 from yolo_ckpt.measuring import LiveBytes, training_step
-from yolo_ckpt.remat import recorder
+from yolo_ckpt.remat import registry, values
 
 
 def flops_of(model: nn.Module, ckpt: str) -> int:
@@ -42,12 +42,17 @@ def test_selective_recomputes_no_convolution() -> None:
     assert flops_of(staged_chain(), "selective") == flops_of(staged_chain(), "off")
 
 
-def test_full_recomputes_exactly_what_it_let_go() -> None:
-    """First segment (stages 0 and 1): one convolution, once. The chain: its tail is held, the first convolution is
-    computed on the way to the second, let go, and computed again. The last stage is its own tail."""
+@pytest.mark.parametrize(("nested_min_bytes", "times"), [(0, 3), (1 << 30, 2)])
+def test_full_recomputes_exactly_what_it_let_go(
+    nested_min_bytes: int, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First segment (stages 0 and 1): one convolution, once. The chain: its tail is held; where values are large, the
+    first convolution is computed on the way to the second, let go, and computed again. The last stage is its own
+    tail."""
+    monkeypatch.setattr(values, "NESTED_MIN_BYTES", nested_min_bytes)
     pixels = 32 * 32
     first, inner = 2 * 3 * 8 * 9 * pixels, 2 * 8 * 8 * 9 * pixels
-    assert flops_of(staged_chain(), "full") - flops_of(staged_chain(), "off") == first + 3 * inner
+    assert flops_of(staged_chain(), "full") - flops_of(staged_chain(), "off") == first + times * inner
 
 
 @both_modes
@@ -64,7 +69,7 @@ def test_less_is_held_between_forward_and_backward(ckpt: str) -> None:
 def known_storages() -> set[int]:
     """Storages that the recorder has an entry for."""
     gc.collect()
-    return set(recorder._entries)
+    return set(registry._entries)
 
 
 def storages_of(model: nn.Module) -> set[int]:
@@ -83,7 +88,7 @@ def test_nothing_stays_behind(ckpt: str) -> None:
             alive.append(live.current_bytes)
     assert alive[19] == alive[1]
     assert known_storages() <= storages_of(model)
-    assert not recorder.state.dear
+    assert not registry.state.dear
 
 
 @both_modes
@@ -146,13 +151,13 @@ def test_an_error_inside_a_stage_leaves_nothing_on(ckpt: str) -> None:
     yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt=ckpt))
     with pytest.raises(ValueError, match="broken stage"):
         model(torch.rand(1, 3, 32, 32))
-    assert not recorder.state.active
-    assert not recorder.state.dear
+    assert not registry.state.active
+    assert not registry.state.dear
     training_step(yolo_ckpt.apply(toy(), yolo_ckpt.plan(toy(), imgsz=32, batch=1, ckpt=ckpt)), torch.rand(1, 3, 32, 32))
 
 
 def test_small_tensors_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "small_bytes", 1 << 16)
+    monkeypatch.setattr(registry, "small_bytes", 1 << 16)
     model = toy()
     stock = yolo_ckpt.measure(model, imgsz=16, batch=1)
     planned = yolo_ckpt.measure(model, imgsz=16, batch=1, plan=yolo_ckpt.plan(model, imgsz=16, batch=1, ckpt="full"))

@@ -24,9 +24,9 @@ AERIAL = {
 AERIAL_NOTE = """\
 Aerial photographs of tree crowns, Yellowstone (NEON site YELL), 2019, with their bounding boxes.
 
-Taken unchanged out of the DeepForest 2.1.0 wheel, which its authors (Ben Weinstein, Henry Senyondo, Ethan White and others,
-see AUTHORS.md) publish under the MIT licence that stands beside this file. The photographs come from the National Ecological
-Observatory Network (NEON). The labels were converted from Pascal VOC to YOLO.
+Taken unchanged out of the DeepForest 2.1.0 wheel, which its authors (Ben Weinstein, Henry Senyondo, Ethan White and
+others, see AUTHORS.md) publish under the MIT licence that stands beside this file. The photographs come from the
+National Ecological Observatory Network (NEON). The labels were converted from Pascal VOC to YOLO.
 """
 
 

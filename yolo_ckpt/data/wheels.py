@@ -42,8 +42,8 @@ def opened(wheel: Wheel) -> Iterator[zipfile.ZipFile]:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if found != wheel.sha256:
             raise SampleError(
-                f"{path.name} has SHA-256 {found}, expected {wheel.sha256}; the package index gave another file, nothing was "
-                f"written"
+                f"{path.name} has SHA-256 {found}, expected {wheel.sha256}; the package index gave another file, "
+                f"nothing was written"
             )
         with zipfile.ZipFile(path) as archive:
             yield archive
@@ -58,7 +58,7 @@ def _download(wheel: Wheel, folder: Path) -> Path:
     if done.returncode or not files:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip gave no reason"]
         raise SampleError(
-            f"{pinned} could not be downloaded from the package index ({said[-1].removeprefix('ERROR: ')}); check the network, "
-            f"or pip's index settings, and run the command again"
+            f"{pinned} could not be downloaded from the package index ({said[-1].removeprefix('ERROR: ')}); check the "
+            f"network, or pip's index settings, and run the command again"
         )
     return files[0]

@@ -15,7 +15,8 @@ Yolo = TypeVar("Yolo")
 
 @dataclass(frozen=True)
 class PlanCallback:
-    """Extends the trainer, whatever trainer it is, so that a plan is on the model before anything measures or copies it.
+    """Extends the trainer, whatever trainer it is, so that a plan is on the model before anything measures or copies
+    it.
 
     An object of a plain importable class: it can be copied and pickled, as the host does with callbacks.
     """
@@ -34,8 +35,8 @@ class PlanCallback:
 def attach(yolo: Yolo, ckpt: str = "auto", **settings: Any) -> Yolo:
     """Train `yolo` with a plan from now on: registers the callback on it and returns it.
 
-    Works before the first `train()` and for every later one. Attaching again replaces the settings; `ckpt="off"` trains as
-    stock. Nothing about the model, its weights files or its arguments changes.
+    Works before the first `train()` and for every later one. Attaching again replaces the settings; `ckpt="off"`
+    trains as stock. Nothing about the model, its weights files or its arguments changes.
 
     Args:
         yolo: An `ultralytics.YOLO` or `RTDETR` object, or anything with `add_callback` and `callbacks`.

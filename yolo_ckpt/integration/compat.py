@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 PREFIX = "Checkpoint: "
 
-# `_setup_train` calls `auto_batch` (when batch < 1) and then always `_build_train_pipeline`: by then the model is on its
-# device, frozen, and its precision is decided; the EMA copy, the optimizer and the loaders come after.
+# `_setup_train` calls `auto_batch` (when batch < 1) and then always `_build_train_pipeline`: by then the model is on
+# its device, frozen, and its precision is decided; the EMA copy, the optimizer and the loaders come after.
 SEAMS = ("auto_batch", "_build_train_pipeline")
 
 
@@ -37,13 +36,14 @@ def default_callbacks() -> dict[str, list[Callable[[Any], None]]]:
 def run_entrypoint(arguments: Sequence[str]) -> None:
     """What the `yolo` command does with `arguments`."""
     from ultralytics.cfg import entrypoint
+    from ultralytics.utils import ARGV  # the host keeps the list that sys.argv was at its import, and reads that
 
-    before = sys.argv
-    sys.argv = ["yolo", *arguments]  # the host reads its arguments there
+    before = list(ARGV)
+    ARGV[:] = ["yolo", *arguments]
     try:
         entrypoint()
     finally:
-        sys.argv = before
+        ARGV[:] = before
 
 
 def missing_seams(trainer: Any) -> list[str]:

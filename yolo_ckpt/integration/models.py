@@ -23,7 +23,9 @@ def load_model(name: str, device: str) -> Any:
             model = (RTDETR if "rtdetr" in name else YOLO)(name).model
         except (FileNotFoundError, ValueError, SyntaxError, ConnectionError, TypeError) as error:
             reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise RequestError(f"model={name} cannot be loaded ({reason[0]}); give a model YAML or a .pt file") from error
+            raise RequestError(
+                f"model={name} cannot be loaded ({reason[0]}); give a model YAML or a .pt file"
+            ) from error
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.dtype.is_floating_point)
     return model.train().to(device)

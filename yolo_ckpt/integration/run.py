@@ -83,11 +83,11 @@ class Run:
             tensors = [t for m in models for t in (*m.parameters(), *m.buffers())]
             gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
             self._live.add([*tensors, *gradients, *tensors_in(compat.optimizer_tensors(trainer))])
-            self._live.__enter__()
+            self._live.__enter__()  # type: ignore[no-untyped-call]
         self._started = time.perf_counter()
 
     def _tracked_batch(self, trainer: Any) -> int:
-        return min(TRACKED_BATCH, len(trainer.train_loader) * trainer.epochs - 1)
+        return min(TRACKED_BATCH, int(len(trainer.train_loader) * trainer.epochs) - 1)
 
     def _batch_end(self, trainer: Any) -> None:
         if self._live is None:
@@ -97,7 +97,7 @@ class Run:
 
     def _stop_tracking(self, _: Any) -> None:
         if self._live is not None:
-            self._live.__exit__(None, None, None)
+            self._live.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._live_peak_bytes = self._live.peak_bytes
             self._live = None
 
@@ -113,7 +113,11 @@ class Run:
         report.write(Path(trainer.save_dir))
         peak = report.allocated_bytes or report.live_bytes
         step = "" if report.step_ms is None else f", {format_ms(report.step_ms)} a step"
-        compat.log(f"peak {format_bytes(peak or 0)}{step}; report in {trainer.save_dir}/ckpt_report.md")
+        what = "allocated" if report.allocated_bytes else "of tensors"
+        compat.log(
+            f"peak {format_bytes(peak or 0)} {what}, {format_bytes(report.process_bytes)} of process memory{step}; "
+            f"weights in {trainer.wdir}, report in {Path(trainer.save_dir, 'ckpt_report.md')}"
+        )
 
     def report(self, trainer: Any) -> RunReport:
         """What was planned and measured so far."""

@@ -20,8 +20,8 @@ def extend(trainer: Any, run: Run) -> None:
     missing = compat.missing_seams(trainer)
     if missing:
         raise RequestError(
-            f"ultralytics {compat.host_version()} has no {', '.join(missing)} in its trainer, which this version of yolo-ckpt "
-            f"needs; update yolo-ckpt, or train with ckpt=off"
+            f"ultralytics {compat.host_version()} has no {', '.join(missing)} in its trainer, which this version of "
+            f"yolo-ckpt needs; update yolo-ckpt, or train with ckpt=off"
         )
     base = type(trainer)
 

@@ -14,8 +14,8 @@ from torch.utils._pytree import tree_leaves
 class LiveBytes(TorchDispatchMode):
     """Context that follows every storage from the operator that returned it until it is freed.
 
-    Workspace that an operator allocates and frees inside itself is not seen. Storages that existed before count from the
-    moment `add` or an operator shows them.
+    Workspace that an operator allocates and frees inside itself is not seen. Storages that existed before count from
+    the moment `add` or an operator shows them.
 
     Attributes:
         current_bytes: Alive now.
@@ -23,7 +23,7 @@ class LiveBytes(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.current_bytes = 0
         self.peak_bytes = 0
         self._sizes: dict[int, int] = {}

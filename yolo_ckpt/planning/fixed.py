@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from yolo_ckpt.plan import Plan, StagePlan
 
@@ -29,7 +30,9 @@ class StageFacts:
     obstacle: str = ""
 
 
-def fixed_plan(stages: Sequence[StageFacts], action: str, selected: Iterable[int], *, ckpt: str, imgsz: int, batch: int) -> Plan:
+def fixed_plan(
+    stages: Sequence[StageFacts], action: str, selected: Iterable[int], *, ckpt: str, imgsz: int, batch: int
+) -> Plan:
     """A plan with `action` for the selected stages and `save` for the others.
 
     Segment bounds follow two findings. The first two convolutional stages together beat each alone: their maps are the
@@ -65,7 +68,7 @@ def _joined(stages: Sequence[StageFacts]) -> set[int]:
     first = [s.index for s in stages if s.convolves][:2]
     joined = set(range(1, first[1] + 1)) if len(first) == 2 else set()
     last = len(stages) - 1
-    for before, stage in zip(stages, stages[1:]):  # noqa: B905
+    for before, stage in pairwise(stages):
         if before.index not in joined and before.is_conv_block and stage.convolves and stage.index != last:
             joined.add(stage.index)
     return joined

@@ -23,8 +23,8 @@ def select_stages(text: str, stages: Sequence[StageFacts]) -> frozenset[int]:
         if not found:
             kinds = ", ".join(sorted({s.kind for s in stages}))
             raise SettingsError(
-                f"ckpt_stages={text}: {part} names no stage; this model has stages 0 to {len(stages) - 1}, the parts all, "
-                f"backbone, neck, head, and the classes {kinds}"
+                f"ckpt_stages={text}: {part} names no stage; this model has stages 0 to {len(stages) - 1}, the parts "
+                f"all, backbone, neck, head, and the classes {kinds}"
             )
         selected |= found
     return frozenset(selected)

@@ -1,7 +1,7 @@
 """The forward of a convolution block, `act(bn(conv(x)))`, as the engine runs it.
 
-The recorder costs several microseconds for each operator, and these blocks are most of a model, so it is paused here and
-what it would have seen is recorded directly.
+The recorder costs several microseconds for each operator, and these blocks are most of a model, so it is paused here
+and what it would have seen is recorded directly.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from yolo_ckpt.remat import registry
 from yolo_ckpt.remat.activations import activation_of
 from yolo_ckpt.remat.fused import NormAct, can_fuse, hooked
-from yolo_ckpt.remat import recorder
+from yolo_ckpt.remat.hooks import ours_on_top
+from yolo_ckpt.remat.recorder import pause, resume, unrecorded
+from yolo_ckpt.remat.registry import record_dear, refer, state
 from yolo_ckpt.remat.split import SPLIT_MIN_BYTES, SplitConv
-from yolo_ckpt.remat.recorder import ours_on_top, pause, record_dear, refer, resume, state, unrecorded
 
 _CONVOLUTION = torch.ops.aten.convolution.default
 
@@ -54,7 +56,8 @@ def conv_block_forward(block: Any, box: list[Tensor]) -> Tensor | None:
             y = _convolve(conv, box.pop())
         if not y.requires_grad or y.dim() != 4 or y.numel() == y.size(1):
             return act(bn(y))  # type: ignore[no-any-return]
-        return NormAct.apply(y, bn.weight, bn.bias, bn, activation)  # type: ignore[no-untyped-call, no-any-return]
+        out: Tensor = NormAct.apply(y, bn.weight, bn.bias, bn, activation)
+        return out
     finally:
         resume(mode)
 
@@ -71,13 +74,14 @@ def conv_forward(conv: Any, x: Tensor) -> Tensor | None:
 
 
 def _splits(conv: Any, x: Tensor) -> bool:
-    return x.nbytes >= SPLIT_MIN_BYTES and x.requires_grad and conv.weight.requires_grad  # type: ignore[no-any-return]
+    return x.nbytes >= SPLIT_MIN_BYTES and x.requires_grad and conv.weight.requires_grad
 
 
 def _convolve(conv: Any, x: Tensor) -> Tensor:
     if _splits(conv, x):
-        return SplitConv.apply(x, conv.weight, conv.bias, _geometry(conv))  # type: ignore[no-untyped-call, no-any-return]
-    y: Tensor = nn.Conv2d.forward(conv, x)
+        split: Tensor = SplitConv.apply(x, conv.weight, conv.bias, _geometry(conv))
+        return split
+    y = nn.Conv2d.forward(conv, x)
     if y.requires_grad:
         record_dear(y, lambda: (_CONVOLUTION, _arguments(conv, x)))
     return y
@@ -85,7 +89,7 @@ def _convolve(conv: Any, x: Tensor) -> Tensor:
 
 def _is_small(conv: Any, x: Tensor) -> bool:
     """True when neither what goes in nor what comes out is worth a recipe."""
-    limit = recorder.small_bytes
+    limit = registry.small_bytes
     if x.untyped_storage().nbytes() >= limit:
         return False
     (rows, columns), size = conv.stride, x.size()

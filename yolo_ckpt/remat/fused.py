@@ -16,7 +16,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from yolo_ckpt.remat import ownership
 from yolo_ckpt.remat.activations import IDENTITY, Activation
 from yolo_ckpt.remat.normalize import Norm
-from yolo_ckpt.remat.recorder import record, refer
+from yolo_ckpt.remat.registry import record, refer
 
 GROUP_BYTES = 1 << 20  # temporaries of a grouped backward; smaller groups cost time, larger ones memory
 GROUPED_BATCH_BYTES = (
@@ -29,11 +29,11 @@ class NormAct(torch.autograd.Function):
     """`activation(batch_norm(y))` in training mode for `y` (B, C, H, W); see the top of this file."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, y: Tensor, weight: Tensor | None, bias: Tensor | None, bn: nn.BatchNorm2d, act: Activation
     ) -> Tensor:
         cudnn = torch.backends.cudnn.enabled
-        ownership.measure_once()
+        ownership.exclusive_counts()
         momentum = _count_batch(bn)
         buffers = (bn.running_mean, bn.running_var) if bn.track_running_stats else (None, None)
         z, mean, invstd, reserve, impl = torch._batch_norm_impl_index(
@@ -47,7 +47,7 @@ class NormAct(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> Any:
         (y,) = ctx.saved_tensors
         needed = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():

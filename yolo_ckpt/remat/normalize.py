@@ -2,8 +2,8 @@
 
 On the CPU (and in simulation) the training kernel computes `alpha = weight * invstd`, `beta = bias - mean * alpha`
 and then `input * alpha + beta`; the inference kernel runs the same loop with `invstd = 1 / sqrt(var + eps)`. With a
-variance of one, an eps of zero and `alpha` passed as the weight, both are the same arithmetic. Other devices choose among
-several kernels (cuDNN among them), so there the training kernel itself is run again, without running buffers.
+variance of one, an eps of zero and `alpha` passed as the weight, both are the same arithmetic. Other devices choose
+among several kernels (cuDNN among them), so there the training kernel itself is run again, without running buffers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Norm:
         mean: Tensor,
         invstd: Tensor,
         momentum: Any,
-        eps: float,
+        eps: Any,
         cudnn: bool,
     ) -> None:
         self.weight, self.bias, self.mean, self.invstd = weight, bias, mean, invstd

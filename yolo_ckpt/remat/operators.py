@@ -27,25 +27,25 @@ class Kind(enum.Enum):
 # Elementwise arithmetic, copies, pooling, resampling and reductions: bandwidth-bound, and deterministic.
 CHEAP = frozenset(
     """
-    add sub rsub mul div neg abs exp exp2 expm1 log log1p log2 sqrt rsqrt reciprocal pow square sign sgn
-    sin cos tan tanh atan atan2 erf sigmoid silu relu hardtanh hardswish hardsigmoid leaky_relu elu celu gelu mish
-    softplus log_sigmoid_forward glu threshold clamp clamp_min clamp_max maximum minimum where lerp addcmul addcdiv
-    floor ceil round eq ne lt le gt ge logical_and logical_or logical_not bitwise_and bitwise_or bitwise_not masked_fill
+    add sub rsub mul div neg abs exp exp2 expm1 log log1p log2 sqrt rsqrt reciprocal pow square sign sgn sin cos tan
+    tanh atan atan2 erf sigmoid silu relu hardtanh hardswish hardsigmoid leaky_relu elu celu gelu mish softplus
+    log_sigmoid_forward glu threshold clamp clamp_min clamp_max maximum minimum where lerp addcmul addcdiv floor
+    ceil round eq ne lt le gt ge logical_and logical_or logical_not bitwise_and bitwise_or bitwise_not masked_fill
     cat stack clone _to_copy repeat constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d
     replication_pad2d upsample_nearest1d upsample_nearest2d _upsample_nearest_exact2d upsample_bilinear2d
-    upsample_bicubic2d pixel_shuffle pixel_unshuffle roll flip tril triu index index_select gather
-    avg_pool2d _adaptive_avg_pool2d mean sum amax amin max min
-    _softmax _log_softmax native_layer_norm native_group_norm linalg_vector_norm
-    """.split()
+    upsample_bicubic2d pixel_shuffle pixel_unshuffle roll flip tril triu index index_select gather avg_pool2d
+    _adaptive_avg_pool2d mean sum amax amin max min _softmax _log_softmax native_layer_norm native_group_norm
+    linalg_vector_norm
+    """.split()  # noqa: SIM905 (a list of 100 lines reads worse)
 )
 
 # Bound by arithmetic, or by tokens squared.
 DEAR = frozenset(
     """
-    convolution mm bmm addmm baddbmm linear grid_sampler_2d
-    _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu
-    _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention
-    """.split()
+    convolution mm bmm addmm baddbmm linear grid_sampler_2d _scaled_dot_product_flash_attention
+    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention
+    _scaled_dot_product_cudnn_attention
+    """.split()  # noqa: SIM905 (a list of 100 lines reads worse)
 )
 
 NORM = frozenset({"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "miopen_batch_norm"})
@@ -109,7 +109,7 @@ def draws_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 def written(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """The tensors that this call changes in place."""
-    found = []
+    found: list[Any] = []
     for i, arg in enumerate(op._schema.arguments):
         if arg.alias_info is not None and arg.alias_info.is_write:
             given = args[i] if i < len(args) else kwargs.get(arg.name)

@@ -1,8 +1,8 @@
 """Max pooling, known by narrow indices.
 
-Autograd keeps the indices of a max pooling as int64, twice the bytes of its float output. A window's maximum is an element
-of the input, so with the indices as int16, where a map is small enough for that, both outputs come back by a copy: nothing is
-compared again, which for the 5 x 5 windows of SPPF is the larger part of the time.
+Autograd keeps the indices of a max pooling as int64, twice the bytes of its float output. A window's maximum is an
+element of the input, so with the indices as int16, where a map is small enough for that, both outputs come back by a
+copy: nothing is compared again, which for the 5 x 5 windows of SPPF is the larger part of the time.
 """
 
 from __future__ import annotations

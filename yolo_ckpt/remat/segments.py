@@ -3,8 +3,8 @@
 A segment is a run of stages. While it runs forward its dear values are held. When it closes:
 
 selective  all of them stay held
-full       only those stay that its outputs are made of by cheap operators (the last convolution's output, as a rule), or
-           the output itself where that is smaller; the others are let go and recomputed once, when backward first
+full       only those stay that its outputs are made of by cheap operators (the last convolution's output, as a rule),
+           or the output itself where that is smaller; the others are let go and recomputed once, when backward first
            needs one of them
 
 Letting go is never wrong, only more or less to recompute: a value needed later is evaluated through whatever is left.
@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from yolo_ckpt.remat.recorder import Recorder, forget, lookup, recording, settle, state
+from yolo_ckpt.remat.recorder import Recorder, recording
+from yolo_ckpt.remat.registry import forget, lookup, settle, state
 from yolo_ckpt.remat.values import Value, held_roots
 
-_recorder = Recorder()
+_recorder = Recorder()  # type: ignore[no-untyped-call]
 
 
 class Segment(NamedTuple):

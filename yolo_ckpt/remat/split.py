@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yolo_ckpt.remat.recorder import record_dear, refer
+from yolo_ckpt.remat.registry import record_dear, refer
 from yolo_ckpt.remat.values import Value, refs_in
 
 _CONVOLUTION = torch.ops.aten.convolution.default
@@ -32,7 +32,7 @@ class SplitConv(torch.autograd.Function):
     """`convolution(x, weight, bias)`; see the top of this file. Twice differentiable through the stock operator."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
         y: Tensor = _CONVOLUTION(x, weight, bias, *geometry)
         x_ref = refer(x)
         ctx.save_for_backward(x, weight)
@@ -43,7 +43,7 @@ class SplitConv(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> Any:
         need_x, need_w, need_b, _ = ctx.needs_input_grad
         x, weight = ctx.saved_tensors
         rest = (ctx.bias_size, *ctx.geometry)

@@ -30,12 +30,14 @@ from torch import Tensor
 
 from yolo_ckpt.errors import RematError
 
-Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
+Geometry = tuple[Any, Any, Any]  # size, stride and storage offset of a view
 
 _order = itertools.count()
 
 CAT = torch.ops.aten.cat.default
-NEST = True
+NESTED_MIN_BYTES = (
+    4 << 20
+)  # dear values below this are computed once and stay: their time is worth more than their bytes
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 SLICED_CAT_MIN_BYTES = 1 << 20  # below this, one call of cat is faster and its extra copy is small
 
@@ -177,8 +179,7 @@ def evaluate(value: Value) -> Tensor:
     for dear in missing:
         dear.hold(_Evaluation(dear).run())
     out = value.tensor if value.tensor is not None else _Evaluation(value).run()
-    if NEST:
-        _let_go_inner(value, missing)
+    _let_go_inner(value, missing)
     return out
 
 
@@ -186,7 +187,9 @@ def _let_go_inner(value: Value, computed: list[Value]) -> None:
     """Let go again of what was only on the way to `value`, where one convolution brings it back from what stays."""
     ends = {id(e) for e in value.own_ends()}
     for dear in computed:
-        if id(dear) not in ends and all(e.tensor is not None for r in refs_in(dear.args) for e in r.value.own_ends()):
+        if dear.nbytes < NESTED_MIN_BYTES or id(dear) in ends:
+            continue
+        if all(e.tensor is not None for r in refs_in(dear.args) for e in r.value.own_ends()):
             dear.let_go()
 
 

@@ -55,12 +55,13 @@ class RunReport:
         ]
         measured = "\n".join(f"| {name} | {show(value)} |" for name, value, show in rows if value is not None)
         stages = "\n".join(
-            f"| {s.index} | {s.kind} | {s.action} | {'' if s.opens else 'goes on'} | {s.reason} |" for s in self.plan.stages
+            f"| {s.index} | {s.kind} | {s.action} | {'' if s.opens else 'goes on'} | {s.reason} |"
+            for s in self.plan.stages
         )
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return (
             f"# Training with ckpt={self.plan.ckpt}\n\n"
-            f"imgsz {self.plan.imgsz}, batch {self.plan.batch}, {self.batches} batches on {self.device}; {versions}.\n\n"
+            f"imgsz {self.plan.imgsz}, batch {self.plan.batch}, {self.batches} batches, {self.device}; {versions}.\n\n"
             f"| measured | |\n|---|---|\n{measured}\n\n"
             f"| stage | class | action | segment | why not |\n|---|---|---|---|---|\n{stages}\n"
         )

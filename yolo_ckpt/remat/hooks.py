@@ -1,0 +1,96 @@
+"""The hooks that swap what autograd saves for handles, and evaluate these when backward asks."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from yolo_ckpt.errors import RematError
+from yolo_ckpt.remat import registry
+from yolo_ckpt.remat.registry import lookup, root, settle
+from yolo_ckpt.remat.values import Value, evaluate, geometry_of, held_roots
+
+MAX_DEPTH = 32  # cheap operators replayed for one saved tensor; past that the tensor is kept
+
+
+class Handle:
+    """Stands in the autograd graph for a saved tensor that can be had again."""
+
+    __slots__ = ("geometry", "value")
+
+    def __init__(self, value: Value, tensor: Tensor) -> None:
+        self.value = value
+        geometry = geometry_of(tensor)
+        self.geometry = None if geometry == value.geometry else geometry
+        for end in value.own_ends():
+            end.uses += 1
+            end.left += 1
+
+    def tensor(self) -> Tensor:
+        """The saved tensor, evaluated when it is not held."""
+        value = self.value
+        if value.tensor is not None and value.replay is None:
+            out = value.held()
+        elif torch.is_grad_enabled() or torch._C._is_any_autocast_enabled():
+            with torch.no_grad(), torch._C._DisableAutocast():  # rule 5 of values.py
+                out = self._evaluated()
+        else:
+            out = self._evaluated()
+        return out if self.geometry is None else out.as_strided(*self.geometry)
+
+    def _evaluated(self) -> Tensor:
+        out = evaluate(self.value)
+        for end in self.value.own_ends():
+            end.asked()
+        return out
+
+
+class Kept:
+    """Stands in the autograd graph for a saved tensor that is kept as without a plan."""
+
+    __slots__ = ("held", "version")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.held = tensor
+        self.version = tensor._version  # autograd refuses to save inference tensors, so there is one
+
+    def tensor(self) -> Tensor:
+        """The kept tensor. Autograd leaves the version check to hooks, so it is made here."""
+        if self.held._version != self.version:
+            raise RematError(
+                f"a tensor of shape {tuple(self.held.shape)} that the backward pass needs was changed in place "
+                f"(version {self.held._version}, saved at {self.version}); change a copy instead"
+            )
+        return self.held
+
+
+def pack(tensor: Tensor) -> Handle | Kept:
+    """The hook that autograd calls with each tensor it wants to save."""
+    value = lookup(tensor)
+    if value is None and tensor.untyped_storage().nbytes() >= registry.small_bytes:
+        value = root(tensor, tensor)
+    if value is None or value.dtype is not tensor.dtype:
+        return Kept(tensor)
+    if value.pinned or value.tensor is not None:
+        value.pinned = True
+        return Handle(value, tensor)
+    roots = [r for r in held_roots(value) if not r.pinned and not r.redo]  # what is recomputed anyway costs nothing
+    if value.depth > MAX_DEPTH or (roots and sum(r.nbytes for r in roots) >= value.nbytes):
+        settle(tensor, value)  # holding what it comes from would cost as much as holding it
+        return Handle(value, tensor)
+    for below in roots:
+        below.pinned = True
+    value.pinned = True
+    return Handle(value, tensor)
+
+
+def unpack(packed: Handle | Kept) -> Tensor:
+    """The hook that autograd calls when the backward pass needs a saved tensor."""
+    return packed.tensor()
+
+
+def ours_on_top() -> bool:
+    """False inside somebody else's saved-tensor hooks (a nested torch.utils.checkpoint, save_on_cpu): what they see
+    must be what they see without a plan."""
+    top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return top is not None and top[0] is pack
