@@ -16,7 +16,7 @@ HELP = """\
 yolo-ckpt: train Ultralytics YOLO at full resolution in less memory
 
   yolo-ckpt train ARGS [ckpt=...]       train; ARGS are what `yolo train` takes
-  yolo-ckpt plan model= imgsz= batch=   the plan per stage, and its simulated peak
+  yolo-ckpt plan model= imgsz= batch=   the plan per stage, simulated peak
   yolo-ckpt verify model= imgsz=        prove here that the plan changes no bit
   yolo-ckpt sample aerial dir=          a real data set to try it on
 
