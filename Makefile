@@ -16,7 +16,7 @@ $(VENV)/.ready: pyproject.toml
 # The main job: real aerial photographs, yolo26n from its YAML, full resolution (2299 x 2472 px).
 demo: $(VENV)/.ready
 	$(BIN)/yolo-ckpt sample aerial dir=$(DATA)
-	$(BIN)/yolo-ckpt train model=yolo26n.yaml data=$(DATA)/data.yaml imgsz=2496 batch=1 epochs=20 val=False \
+	$(BIN)/yolo-ckpt train model=yolo26n.yaml data=$(DATA)/data.yaml imgsz=2496 batch=1 epochs=8 val=False \
 		project=$(CURDIR)/$(DEMO) name=$(CKPT) exist_ok=True workers=0 amp=False pretrained=False ckpt=$(CKPT)
 
 test: $(VENV)/.ready

@@ -3,7 +3,7 @@
     python benchmarks/overhead.py yolo26n.yaml imgsz=640 batch=2 ckpt=selective pairs=15
 
 Both models come from the same seed and take turns, in changing order, so that a slow spell of the machine hits both.
-Prints one JSON line with the median, lowest and highest ratio. The step is forward and backward from a gradient of ones,
+Prints one JSON line with the median, lowest and highest ratio. The step is forward and backward from gradients of one,
 without the loss.
 """
 
