@@ -39,8 +39,9 @@ def conv_block_forward(block: Any, box: list[Tensor]) -> Tensor | None:
     must run as it is."""
     if not state.active or not ours_on_top():
         return None
-    modules = block._modules
-    conv, bn, act = modules["conv"], modules["bn"], modules["act"]
+    conv, bn, act = (block._modules.get(name) for name in ("conv", "bn", "act"))
+    if conv is None or bn is None or act is None or box[0].dim() != 4:
+        return None
     plain = _is_plain(conv)
     if plain and _is_small(conv, box[0]):
         with unrecorded():
@@ -74,7 +75,7 @@ def conv_forward(conv: Any, x: Tensor) -> Tensor | None:
 
 
 def _splits(conv: Any, x: Tensor) -> bool:
-    return x.nbytes >= SPLIT_MIN_BYTES and x.requires_grad and conv.weight.requires_grad
+    return x.dim() == 4 and x.nbytes >= SPLIT_MIN_BYTES and x.requires_grad and conv.weight.requires_grad
 
 
 def _convolve(conv: Any, x: Tensor) -> Tensor:

@@ -49,10 +49,10 @@ class NormAct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         (y,) = ctx.saved_tensors
+        ctx.norm.check()
         needed = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():
             return (*_differentiable_backward(ctx, g, y, needed), None, None)
-        ctx.norm.check()
         ours = ownership.is_exclusive(ownership.counts(g))
         channels = _group_channels(g, y) if ctx.norm.same_loop else y.size(1)
         if channels < y.size(1):
@@ -152,5 +152,6 @@ def hooked(module: nn.Module) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
+        or "forward" in module.__dict__
         or _has_any_global_hook()
     )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from yolo_ckpt.errors import RematError
 from yolo_ckpt.remat import registry
-from yolo_ckpt.remat.registry import lookup, root, settle
+from yolo_ckpt.remat.registry import is_plain, lookup, root, settle
 from yolo_ckpt.remat.values import Value, evaluate, geometry_of, held_roots
 
 MAX_DEPTH = 32  # cheap operators replayed for one saved tensor; past that the tensor is kept
@@ -48,10 +48,11 @@ class Handle:
 class Kept:
     """Stands in the autograd graph for a saved tensor that is kept as without a plan."""
 
-    __slots__ = ("held", "version")
+    __slots__ = ("held", "value", "version")
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, value: Value | None = None) -> None:
         self.held = tensor
+        self.value = value  # the root of this storage, alive as long as somebody needs the storage
         self.version = tensor._version  # autograd refuses to save inference tensors, so there is one
 
     def tensor(self) -> Tensor:
@@ -67,10 +68,13 @@ class Kept:
 def pack(tensor: Tensor) -> Handle | Kept:
     """The hook that autograd calls with each tensor it wants to save."""
     value = lookup(tensor)
-    if value is None and tensor.untyped_storage().nbytes() >= registry.small_bytes:
+    if value is None and is_plain(tensor) and tensor.untyped_storage().nbytes() >= registry.small_bytes:
         value = root(tensor, tensor)
-    if value is None or value.dtype is not tensor.dtype:
+    if value is None:
         return Kept(tensor)
+    if value.tensor is not None and value.replay is None:
+        value.pinned = True
+        return Kept(tensor, value)  # watches the counter of this very tensor
     if value.pinned or value.tensor is not None:
         value.pinned = True
         return Handle(value, tensor)

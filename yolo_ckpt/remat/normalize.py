@@ -45,7 +45,11 @@ class Norm:
         self.weight, self.bias, self.mean, self.invstd = weight, bias, mean, invstd
         self.momentum, self.eps, self.cudnn = momentum, eps, cudnn  # what the training kernel was called with
         self.versions = self._versions()
-        self.same_loop = mean.device.type in ("cpu", "meta") and mean.dtype in (torch.float32, torch.float64)
+        self.same_loop = (
+            mean.device.type in ("cpu", "meta")
+            and mean.dtype in (torch.float32, torch.float64)
+            and all(t is None or t.is_contiguous() for t in (weight, bias))
+        )
         self._alpha: Tensor | None = None
 
     def _versions(self) -> tuple[int, int]:
@@ -68,7 +72,7 @@ class Norm:
     def normalize(self, x: Tensor) -> Tensor:
         """The forward output for `x` (B, C, H, W), to the last bit. Call it without gradients."""
         self.check()
-        if self.same_loop:
+        if self.same_loop and _is_dense(x):
             ones = _ones_like(self.mean)
             return torch.native_batch_norm(x, self._scale(), self.bias, self.mean, ones, False, 0.0, 0.0)[0]
         return torch._batch_norm_impl_index(
@@ -82,6 +86,13 @@ class Norm:
         part = Norm(weight, bias, mean, invstd, self.momentum, self.eps, self.cudnn)
         part._alpha = self._scale()[start:stop]
         return part
+
+
+def _is_dense(x: Tensor) -> bool:
+    """True where inference and training run the same loop; for other layouts the CPU has other kernels."""
+    return x.numel() > 0 and (
+        x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
+    )
 
 
 def norm_of_call(op: Any, args: tuple[Any, ...], out: Any) -> Norm | None:

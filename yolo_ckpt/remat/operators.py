@@ -96,7 +96,8 @@ def _expands(op: Any, args: tuple[Any, ...]) -> bool:
     if op is not _MM and op is not _BMM:
         return False
     a, b = args[0], args[1]
-    return bool(a.numel() // a.size(-1) * b.size(-1) > a.numel() + b.numel())
+    made = a.size(-2) * b.size(-1) * (a.size(0) if op is _BMM else 1)
+    return bool(made > a.numel() + b.numel())
 
 
 def draws_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -105,6 +106,20 @@ def draws_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
         if arg.name == "dropout_p":
             return bool(kwargs.get("dropout_p", args[i] if i < len(args) else arg.default_value))
     return False
+
+
+def replays_write(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """True when an in-place call may be run again on a copy: it changes its first argument and nothing else, draws no
+    random numbers, and leaves size and storage as they are."""
+    name = op._schema.name.removeprefix("aten::")
+    changed = written(op, args, kwargs)
+    return (
+        len(changed) == 1
+        and changed[0] is args[0]
+        and name.endswith("_")
+        and name not in ("set_", "resize_", "resize_as_", "t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_")
+        and torch.Tag.nondeterministic_seeded not in op.tags
+    )
 
 
 def written(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:

@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from yolo_ckpt.remat import pool
 from yolo_ckpt.remat.hooks import pack, unpack
 from yolo_ckpt.remat.normalize import norm_of_call
-from yolo_ckpt.remat.operators import Kind, draws_random, is_dear, kind_of, written
-from yolo_ckpt.remat.registry import file, forget, freeze, lookup, record, record_dear, refer, state
+from yolo_ckpt.remat.operators import Kind, draws_random, is_dear, kind_of, replays_write, written
+from yolo_ckpt.remat.registry import file, forget, freeze, is_plain, lookup, record, record_dear, refer, state
 from yolo_ckpt.remat.values import NO_KWARGS, Ref, Value, geometry_of
 
 
@@ -27,10 +27,10 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kind = kind_of(func)
         kwargs = kwargs or NO_KWARGS
-        if kind is Kind.VIEW or kind is Kind.KEEP:
-            return func(*args, **kwargs)
         if kind is Kind.WRITE:
             return _write(func, args, kwargs)
+        if kind is Kind.VIEW or kind is Kind.KEEP or not all(map(is_plain, _tensors_in(args, kwargs))):
+            return func(*args, **kwargs)
         out = func(*args, **kwargs)
         if kind is Kind.NORM:
             norm = norm_of_call(func, args, out)
@@ -43,20 +43,32 @@ class Recorder(TorchDispatchMode):
         elif is_dear(kind, func, args):
             if not draws_random(func, args, kwargs):
                 for index, leaf in _outputs(out):
-                    record_dear(
-                        leaf,
-                        lambda i=index: (  # type: ignore[misc]
-                            func,
-                            tuple([freeze(a) for a in args]),
-                            kwargs,
-                            i,
-                        ),
-                    )
+                    record_dear(leaf, lambda i=index: (*_frozen_call(func, args, kwargs), i))  # type: ignore[misc]
         else:
-            frozen = tuple([freeze(a) for a in args])
+            call = _frozen_call(func, args, kwargs)
             for index, leaf in _outputs(out):
-                record(leaf, func, frozen, kwargs, index)
+                record(leaf, *call, index)
         return out
+
+
+def _tensors_in(args: Any, kwargs: Any) -> Iterator[Tensor]:
+    for arg in (*args, *kwargs.values()):
+        if isinstance(arg, Tensor):
+            yield arg
+        elif isinstance(arg, (list, tuple)):
+            yield from (a for a in arg if isinstance(a, Tensor))
+
+
+def _frozen_call(func: Any, args: Any, kwargs: Any) -> tuple[Any, tuple[Any, ...], Any]:
+    """(replay, arguments, keywords) of a call, with every tensor frozen, also those given by keyword."""
+    if not any(isinstance(value, (Tensor, list, tuple)) for value in kwargs.values()):
+        return func, tuple([freeze(a) for a in args]), kwargs
+    count, names = len(args), list(kwargs)
+
+    def call(*values: Any) -> Any:
+        return func(*values[:count], **dict(zip(names, values[count:], strict=True)))
+
+    return call, tuple([freeze(a) for a in (*args, *kwargs.values())]), NO_KWARGS
 
 
 def _outputs(out: Any) -> list[tuple[int | None, Tensor]]:
@@ -66,33 +78,47 @@ def _outputs(out: Any) -> list[tuple[int | None, Tensor]]:
 
 
 def _write(func: Any, args: Any, kwargs: Any) -> Any:
-    """An in-place operator. A cheap value becomes the recipe of its new content; a held value that a recipe or a
-    handle relies on is copied first, so that its old content stays available."""
-    changed = []
-    for tensor in written(func, args, kwargs):
+    """An in-place operator. A cheap value becomes the recipe of its new content, where that can be run again; a root
+    that a recipe relies on is copied first. Every other entry of a changed storage is forgotten."""
+    changed = [t for t in written(func, args, kwargs) if t.layout is torch.strided]
+    new = _rewritten(func, args, kwargs)
+    for tensor in changed:
         value = lookup(tensor)
-        if value is None:
-            continue
-        if value.tensor is not None:
-            if value.used or value.pinned:
-                value.hold(value.held().clone())
+        if value is not None and value.tensor is not None and value.used:
+            value.hold(_copy_of_storage(value))
+        if new is None:
             forget(tensor.untyped_storage()._cdata)
-        else:
-            changed.append((tensor, value))
-    frozen = tuple([freeze(a) for a in args]) if changed else ()
     out = func(*args, **kwargs)
-    for tensor, old in changed:
-        new = Value(tensor, old.nbytes)
-        new.geometry, new.dtype = old.geometry, old.dtype
-        new.recipe(_replay_write, [Ref(old, old.geometry), geometry_of(tensor), func, list(frozen)], kwargs)
-        file(tensor, new, tensor._version + 1, weak=False)  # autograd moves the counter after this returns
+    if new is not None:
+        file(args[0], new, args[0]._version + 1, weak=False)  # autograd moves the counter after this returns
     return out
+
+
+def _rewritten(func: Any, args: Any, kwargs: Any) -> Value | None:
+    """The value of a cheap value's storage after this call, or None where it has to become unknown."""
+    if not replays_write(func, args, kwargs) or not all(map(is_plain, _tensors_in(args, kwargs))):
+        return None
+    old = lookup(args[0])
+    if old is None or old.tensor is not None:
+        return None
+    replay, frozen, keywords = _frozen_call(func, args, kwargs)
+    new = Value(args[0], old.nbytes)
+    new.geometry = old.geometry
+    new.recipe(_replay_write, [Ref(old), geometry_of(args[0]), replay, list(frozen[1:])], keywords)
+    return new
+
+
+def _copy_of_storage(value: Value) -> Tensor:
+    """The held tensor of a root over a copy of its whole storage, since views of it are told by absolute offsets."""
+    held = value.held()
+    whole = held.as_strided((held.untyped_storage().nbytes() // held.element_size(),), (1,), 0).clone()
+    return whole.as_strided(*value.geometry)
 
 
 def _replay_write(base: Tensor, geometry: Any, func: Any, args: list[Any], **kwargs: Any) -> Tensor:
     """The content of a storage after `func` changed a view of it in place."""
     base = base.clone()
-    func(base.as_strided(*geometry), *args[1:], **kwargs)
+    func(base.as_strided(*geometry), *args, **kwargs)
     return base
 
 

@@ -70,32 +70,53 @@ def file(tensor: Tensor, value: Value, version: int, *, weak: bool) -> None:
 def _file(storage: torch.UntypedStorage, value: Value, version: int, weak: bool) -> None:
     ref = _StorageRef(storage, _forget)
     key = ref.key = storage._cdata
-    if key in _entries:
-        forget(key)
     for end in () if weak else value.ends:
         end.live += 1
+    if key in _entries:
+        forget(key)  # after the count above: what both are made of must not be let go in between
     _entries[key] = (ref, weakref.ref(value) if weak else value, version)
 
 
 def lookup(tensor: Tensor) -> Value | None:
     """The value in `tensor`'s storage as it is now, or None when it is not known."""
-    if tensor.is_inference():
+    if not is_plain(tensor):
         return None
-    entry = _entries.get(tensor.untyped_storage()._cdata)
-    if entry is None or entry[2] != tensor._version:
+    key = tensor.untyped_storage()._cdata
+    entry = _entries.get(key)
+    if entry is None:
         return None
-    value = entry[1]
-    return value() if type(value) is weakref.ref else value
+    if entry[2] != tensor._version:
+        forget(key)  # changed unseen: a counter that moves on, or another one, must not match by chance later
+        return None
+    value = entry[1]() if type(entry[1]) is weakref.ref else entry[1]
+    return value if value is not None and value.dtype is tensor.dtype else None
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """True when a tensor is fully told by its storage, size, stride and offset, and counts its in-place changes."""
+    return (
+        tensor.layout is torch.strided
+        and not tensor.dtype.is_complex
+        and not tensor.is_neg()
+        and not tensor.is_inference()
+    )
 
 
 def refer(tensor: Tensor) -> Ref:
     """A use of `tensor` in a recipe; a tensor that is not known becomes a root."""
     value = lookup(tensor)
     if value is None:
-        if tensor.is_inference():  # has no version counter: only a copy is safe from changes
-            tensor = tensor.clone()
         value = root(tensor, detached(tensor))
+    elif _is_other_root(tensor, value):
+        value = Value(tensor, tensor.nbytes)
+        value.hold(detached(tensor))
     return Ref(value, geometry_of(tensor))
+
+
+def _is_other_root(tensor: Tensor, value: Value) -> bool:
+    """True for a tensor that shares a root's storage but not its version counter (flat parameters, unsafe_chunk)."""
+    is_root = value.tensor is not None and value.replay is None
+    return is_root and tensor._base is None and geometry_of(tensor) != value.geometry
 
 
 def root(tensor: Tensor, held: Tensor) -> Value:
@@ -126,7 +147,7 @@ def record(
     made of will be saved anyway."""
     storage = out.untyped_storage()
     nbytes = storage.nbytes()
-    if nbytes < small_bytes or out.storage_offset() or out.dtype.is_complex:
+    if nbytes < small_bytes or out.storage_offset() or not is_plain(out):
         return
     value = Value(out, nbytes)
     value.recipe(replay, args, kwargs, index)
@@ -146,7 +167,7 @@ def _no_gain(value: Value) -> bool:
 def record_dear(out: Tensor, recipe: Callable[[], tuple[Any, ...]]) -> None:
     """Where dear values may be recomputed: record `out` as output of `recipe()`, which is (replay, args[, kwargs,
     index]). Elsewhere a dear output needs no record: it becomes a root when somebody saves or uses it."""
-    if not state.redo or out.storage_offset() or out.untyped_storage().nbytes() < small_bytes:
+    if not state.redo or not is_plain(out) or out.storage_offset() or out.untyped_storage().nbytes() < small_bytes:
         return
     value = root(out, detached(out))
     value.recipe(*recipe())

@@ -36,7 +36,8 @@ class Segment(NamedTuple):
 
 def run(segment: Segment, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Run a stage's forward under its plan. Without gradients, or inside another planned stage, it just runs."""
-    if not torch.is_grad_enabled() or state.active:
+    hooks_allowed = torch._C._autograd._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
+    if not torch.is_grad_enabled() or state.active or not hooks_allowed:
         return forward(*args, **kwargs)
     if segment.opens:
         state.dear = []

@@ -27,7 +27,7 @@ def run_chain(chain: nn.Sequential, box: list[Any]) -> None:
     """Replace the single map in `box` by what `chain` makes of it."""
     for module in chain:
         out = None
-        if not hooked(module) and "forward" not in module.__dict__:
+        if not hooked(module):
             if type(module).forward is sequential_forward:
                 run_chain(module, box)  # type: ignore[arg-type]
                 continue
@@ -39,16 +39,16 @@ def run_chain(chain: nn.Sequential, box: list[Any]) -> None:
 class ConvBlock:
     """Mixed into the class of a convolution block that the engine may run."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """`self.act(self.bn(self.conv(x)))` for `x` (B, C, H, W)."""
-        out = conv_block_forward(self, [x])
-        return super().forward(x) if out is None else out  # type: ignore[misc]
+        out = conv_block_forward(self, [args[0]]) if len(args) == 1 and not kwargs else None
+        return super().forward(*args, **kwargs) if out is None else out  # type: ignore[misc]
 
 
 class PlainConv:
     """Mixed into the class of an nn.Conv2d."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
         """`nn.Conv2d.forward` for `x` (B, C, H, W)."""
-        out = conv_forward(self, x)
-        return super().forward(x) if out is None else out  # type: ignore[misc]
+        out = conv_forward(self, args[0]) if len(args) == 1 and not kwargs else None
+        return super().forward(*args, **kwargs) if out is None else out  # type: ignore[misc]

@@ -50,8 +50,6 @@ def geometry_of(tensor: Tensor) -> Geometry:
 def detached(tensor: Tensor) -> Tensor:
     """`tensor` without autograd history but with its version counter (rule 1), also while an operator is dispatched
     below autograd, where a plain detach would start a counter of its own."""
-    if tensor.requires_grad and tensor.is_leaf:
-        return tensor  # a parameter has no history, and is changed in place by optimizers
     with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False):
         return tensor.detach()
 
