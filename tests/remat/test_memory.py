@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -66,12 +66,11 @@ def test_less_is_held_between_forward_and_backward(ckpt: str) -> None:
     assert planned.peak_bytes < stock.peak_bytes
 
 
-@pytest.fixture(autouse=True)
-def known_before() -> Iterator[set[int]]:
+@pytest.fixture
+def known_before() -> set[int]:
     """Storages that the registry knows before the test: parameters that other tests keep alive."""
     gc.collect()
-    before = set(registry._entries)
-    yield before
+    return set(registry._entries)
 
 
 def known_storages() -> set[int]:
