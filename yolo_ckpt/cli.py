@@ -133,6 +133,7 @@ class _Request:
 
     @classmethod
     def parse(cls, arguments: Sequence[str], **defaults: str) -> _Request:
+        """The request in `arguments`; `defaults` name the options that this command knows besides model and format."""
         ours, rest = split_flags(arguments)
         Settings.from_mapping(ours)
         known = {"model": "", "format": "table", **defaults}

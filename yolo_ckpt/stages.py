@@ -74,6 +74,6 @@ def _obstacle(stage: nn.Module) -> str:
     """Why the engine cannot run this stage; empty when it can."""
     if "forward" in stage.__dict__:
         return "its forward was replaced on the object (a fused model, or another plugin)"
-    if isinstance(getattr(stage, "_compiled_call_impl", None), object) and stage._compiled_call_impl is not None:
+    if stage._compiled_call_impl is not None:
         return "it is compiled"
     return ""

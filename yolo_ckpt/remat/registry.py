@@ -170,8 +170,9 @@ def record_dear(out: Tensor, recipe: Callable[[], tuple[Any, ...]]) -> None:
     if not state.redo or not is_plain(out) or out.storage_offset() or out.untyped_storage().nbytes() < small_bytes:
         return
     value = root(out, detached(out))
+    value.dear = True
     value.recipe(*recipe())
-    value.dear = value.redo = True
+    value.redo = True
     state.dear.append(value)
 
 

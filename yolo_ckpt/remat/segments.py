@@ -1,8 +1,8 @@
 """Running planned stages: segments, and what is held where they end.
 
-A segment is a run of stages. While it runs forward its dear values are held. When it closes:
+A segment is a run of stages. Where it closes:
 
-selective  all of them stay held
+selective  what autograd saved of dear values stays held
 full       only those stay that its outputs are made of by cheap operators (the last convolution's output, as a rule),
            or the output itself where that is smaller; the others are let go and recomputed once, when backward first
            needs one of them
