@@ -13,17 +13,28 @@ How it is done, and why so:
 from __future__ import annotations
 
 import copy
+from types import FunctionType
 from typing import Any, TypeVar
 
 from torch import nn
 
 from yolo_ckpt.plan import Plan
-from yolo_ckpt.remat import ConvBlock, PlainConv, Segment, is_conv_block, run, sequential_forward
-from yolo_ckpt.stages import stages_of
+from yolo_ckpt.remat import (
+    ConvBlock,
+    PlainConv,
+    Segment,
+    is_conv_block,
+    is_known_loop,
+    run,
+    run_loss,
+    sequential_forward,
+    stage_loop,
+)
+from yolo_ckpt.stages import stages_of, unwrap
 
 _SEGMENT = "_yolo_ckpt_segment"
 _set_class = object.__dict__["__class__"].__set__  # planned classes hide it behind a property (rule 2)
-_classes: dict[tuple[type, bool], type] = {}
+_classes: dict[tuple[type, ...], type] = {}
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -63,27 +74,60 @@ class _Chain:
     forward = sequential_forward
 
 
-def _original(module: nn.Module) -> type:
-    return getattr(type(module), "_yolo_ckpt_original", type(module))
+class _Loop:
+    """A model whose loop over its stages is one that the engine knows."""
+
+    model: nn.Sequential
+
+    def _predict_once(self, x: Any, profile: bool = False, embed: Any = None) -> Any:
+        if profile or embed:
+            return super()._predict_once(x, profile, embed)  # type: ignore[misc]
+        return stage_loop(self.model, x)
 
 
-def _role(original: type) -> type | None:
-    """The engine's part for modules of this class, if it has one."""
+class _LossMaker:
+    """A model that makes its loss at the first training step."""
+
+    def init_criterion(self) -> Any:
+        """The model's own criterion, planned."""
+        criterion = super().init_criterion()  # type: ignore[misc]
+        _plan_loss(criterion)
+        return criterion
+
+
+class _LossModule:
+    """A criterion that is an nn.Module."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The criterion's own forward, as a planned stage."""
+        return run_loss(super().forward, args, kwargs)  # type: ignore[misc]
+
+
+class _LossCall:
+    """A criterion that is a plain callable."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The criterion's own call, as a planned stage."""
+        return run_loss(super().__call__, args, kwargs)  # type: ignore[misc]
+
+
+def _original(thing: Any) -> type:
+    return getattr(type(thing), "_yolo_ckpt_original", type(thing))
+
+
+def _roles(original: type) -> tuple[type, ...]:
+    """The engine's part for modules of this class inside a stage, if it has one."""
     if original is nn.Conv2d:
-        return PlainConv
+        return (PlainConv,)
     if original is nn.Sequential:
-        return _Chain
-    return ConvBlock if is_conv_block(original) else None
+        return (_Chain,)
+    return (ConvBlock,) if is_conv_block(original) else ()
 
 
-def _class_for(original: type, *, stage: bool) -> type | None:
-    """The subclass for objects of class `original`; None when there is nothing to do for them."""
-    key = (original, stage)
+def _class_for(original: type, roles: tuple[type, ...]) -> type:
+    """The subclass for objects of class `original` that play `roles`."""
+    key = (original, *roles)
     if key not in _classes:
-        role = _role(original)
-        mixins = tuple(m for m in ((_Stage if stage else None), role) if m is not None)
-        if not mixins:
-            return None
         body = {
             "__module__": original.__module__,
             "__qualname__": original.__qualname__,
@@ -91,12 +135,22 @@ def _class_for(original: type, *, stage: bool) -> type | None:
             "__class__": property(lambda self: self._yolo_ckpt_original),
             "_yolo_ckpt_original": original,
         }
-        _classes[key] = type(original.__name__, (*mixins, _Planned, original), body)
+        _classes[key] = type(original.__name__, (*roles, _Planned, original), body)
     return _classes[key]
 
 
-def _assign(module: nn.Module, kind: type) -> None:
-    _set_class(module, kind)
+def _give(thing: Any, *roles: type) -> None:
+    """Give an object these roles; one that has some already gets these instead."""
+    if roles:
+        _set_class(thing, _class_for(_original(thing), roles))
+
+
+def _plan_loss(criterion: Any) -> None:
+    kind = _original(criterion)
+    if isinstance(criterion, nn.Module):
+        _give(criterion, _LossModule)
+    elif "__call__" in dir(kind) and hasattr(criterion, "__dict__") and not isinstance(criterion, FunctionType):
+        _give(criterion, _LossCall)
 
 
 def apply(model: Model, plan: Plan) -> Model:
@@ -113,19 +167,28 @@ def apply(model: Model, plan: Plan) -> Model:
         if entry.action == "save":
             continue
         for module in stage.modules():
-            kind = _class_for(_original(module), stage=module is stage)
-            if kind is not None:
-                _assign(module, kind)
+            _give(module, *((_Stage,) if module is stage else ()), *_roles(_original(module)))
         stage.__dict__[_SEGMENT] = Segment(entry.action, entry.opens, entry.closes)
+    if plan.planned:
+        _apply_to_whole(unwrap(model), loss=plan.stages[-1].action != "save")
     return model
+
+
+def _apply_to_whole(model: nn.Module, *, loss: bool) -> None:
+    """What a plan does to the model itself: its loop over the stages, and the loss where the head is planned."""
+    loops = "_predict_once" not in model.__dict__ and is_known_loop(getattr(type(model), "_predict_once", None))
+    makes = loss and hasattr(type(model), "init_criterion")
+    _give(model, *((_Loop,) if loops else ()), *((_LossMaker,) if makes else ()))
+    if makes and getattr(model, "criterion", None) is not None:
+        _plan_loss(model.criterion)
 
 
 def remove(model: Model) -> Model:
     """Take any plan off `model` in place; it is exactly what it was. Return the model."""
-    for module in model.modules():
-        if issubclass(type(module), _Planned):
-            _assign(module, _original(module))
-            module.__dict__.pop(_SEGMENT, None)
+    for thing in (*model.modules(), getattr(unwrap(model), "criterion", None)):
+        if issubclass(type(thing), _Planned):
+            _set_class(thing, _original(thing))
+            thing.__dict__.pop(_SEGMENT, None)
     return model
 
 

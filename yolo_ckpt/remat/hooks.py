@@ -7,7 +7,7 @@ from torch import Tensor
 
 from yolo_ckpt.errors import RematError
 from yolo_ckpt.remat import registry
-from yolo_ckpt.remat.registry import is_plain, lookup, root, settle
+from yolo_ckpt.remat.registry import costs_as_much, is_plain, lookup, root, settle
 from yolo_ckpt.remat.values import Value, evaluate, geometry_of, held_roots
 
 MAX_DEPTH = 32  # cheap operators replayed for one saved tensor; past that the tensor is kept
@@ -79,7 +79,7 @@ def pack(tensor: Tensor) -> Handle | Kept:
         value.pinned = True
         return Handle(value, tensor)
     roots = [r for r in held_roots(value) if not r.pinned and not r.redo]  # what is recomputed anyway costs nothing
-    if value.depth > MAX_DEPTH or (roots and sum(r.nbytes for r in roots) >= value.nbytes):
+    if value.depth > MAX_DEPTH or (roots and costs_as_much(roots, value)):
         settle(tensor, value)  # holding what it comes from would cost as much as holding it
         return Handle(value, tensor)
     for below in roots:

@@ -29,7 +29,9 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or NO_KWARGS
         if kind is Kind.WRITE:
             return _write(func, args, kwargs)
-        if kind is Kind.VIEW or kind is Kind.KEEP or not all(map(is_plain, _tensors_in(args, kwargs))):
+        if kind is Kind.VIEW or kind is Kind.KEEP or not torch.is_grad_enabled():
+            return func(*args, **kwargs)
+        if not all(map(is_plain, _tensors_in(args, kwargs))):
             return func(*args, **kwargs)
         out = func(*args, **kwargs)
         if kind is Kind.NORM:

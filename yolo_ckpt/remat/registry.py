@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -128,6 +128,18 @@ def root(tensor: Tensor, held: Tensor) -> Value:
     return value
 
 
+def lend(tensor: Tensor) -> Value | None:
+    """Make a root of a tensor that the caller holds for a while longer: where it would cost as much to hold as what is
+    made of it, it is the one that is held. The entry lasts as long as the returned value is held."""
+    if not is_plain(tensor) or tensor.untyped_storage().nbytes() < small_bytes:
+        return None
+    value = lookup(tensor)
+    if value is None:
+        value = root(tensor, detached(tensor))
+    value.lent = True
+    return value
+
+
 def freeze(arg: Any) -> Any:
     """An operator's argument with every tensor replaced by its `Ref`."""
     if isinstance(arg, Tensor):
@@ -161,7 +173,13 @@ def _no_gain(value: Value) -> bool:
     below = {id(ref.value): ref.value for ref in refs_in(value.args)}.values()
     if any(v.tensor is None or v.pinned or v.redo for v in below):
         return False
-    return sum(v.nbytes for v in below) >= value.nbytes
+    return costs_as_much(below, value)
+
+
+def costs_as_much(roots: Collection[Value], value: Value) -> bool:
+    """True when holding `roots` is no better than holding `value`."""
+    price = sum(r.nbytes for r in roots)
+    return price > value.nbytes or (price == value.nbytes and not all(r.lent for r in roots))
 
 
 def record_dear(out: Tensor, recipe: Callable[[], tuple[Any, ...]]) -> None:

@@ -83,6 +83,7 @@ class Value:
     depth = 0  # cheap operators between this value and held ones
     pinned = False  # everything it needs is held on behalf of some handle already
     used = False  # a recipe refers to it
+    lent = False  # somebody else holds it for a while longer
     ends: tuple[Value, ...] = ()  # the recomputable dear values that it is made of by cheap operators alone
     live = 0  # dear: living storages that are made of it
     uses = 0  # dear: handles that are made of it
