@@ -2,7 +2,8 @@
 
 from yolo_ckpt.remat.conv import is_conv_block
 from yolo_ckpt.remat.loop import is_known_loop, stage_loop
-from yolo_ckpt.remat.segments import Segment, run, run_loss
+from yolo_ckpt.remat.loss import run_loss
+from yolo_ckpt.remat.segments import Segment, run
 from yolo_ckpt.remat.sequential import ConvBlock, PlainConv, sequential_forward
 
 __all__ = [

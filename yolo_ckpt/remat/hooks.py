@@ -67,6 +67,8 @@ class Kept:
 
 def pack(tensor: Tensor) -> Handle | Kept:
     """The hook that autograd calls with each tensor it wants to save."""
+    if tensor.is_leaf and tensor.requires_grad:
+        return Kept(tensor)  # a parameter: alive in any case
     value = lookup(tensor)
     if value is None and is_plain(tensor) and tensor.untyped_storage().nbytes() >= registry.small_bytes:
         value = root(tensor, tensor)

@@ -17,40 +17,49 @@ from yolo_ckpt.remat import pool
 from yolo_ckpt.remat.hooks import pack, unpack
 from yolo_ckpt.remat.normalize import norm_of_call
 from yolo_ckpt.remat.operators import Kind, draws_random, is_dear, kind_of, replays_write, written
-from yolo_ckpt.remat.registry import file, forget, freeze, is_plain, lookup, record, record_dear, refer, state
+from yolo_ckpt.remat.registry import file, forget, freeze, is_plain, is_worth, lookup, record, record_dear, refer, state
 from yolo_ckpt.remat.values import NO_KWARGS, Ref, Value, geometry_of
 
 
 class Recorder(TorchDispatchMode):
     """Writes operators down as recipes while a planned stage runs forward."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # skipping costs two Python calls for each operator, and what is compiled is never recorded
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kind = kind_of(func)
         kwargs = kwargs or NO_KWARGS
         if kind is Kind.WRITE:
             return _write(func, args, kwargs)
-        if kind is Kind.VIEW or kind is Kind.KEEP or not torch.is_grad_enabled():
-            return func(*args, **kwargs)
-        if not all(map(is_plain, _tensors_in(args, kwargs))):
-            return func(*args, **kwargs)
         out = func(*args, **kwargs)
-        if kind is Kind.NORM:
-            norm = norm_of_call(func, args, out)
-            if norm is not None:
-                record(out[0], norm.normalize, (refer(args[0]),), sure=True)
-        elif kind is Kind.POOL and pool.fits(args[0]):
-            indices = refer(pool.narrow(out[1]))
-            record(out[0], pool.pooled, (refer(args[0]), indices))
-            record(out[1], pool.widened, (indices,))
-        elif is_dear(kind, func, args):
-            if not draws_random(func, args, kwargs):
-                for index, leaf in _outputs(out):
-                    record_dear(leaf, lambda i=index: (*_frozen_call(func, args, kwargs), i))  # type: ignore[misc]
-        else:
-            call = _frozen_call(func, args, kwargs)
-            for index, leaf in _outputs(out):
-                record(leaf, *call, index)
+        if kind is Kind.VIEW or kind is Kind.KEEP or not torch.is_grad_enabled():
+            return out
+        outputs = [pair for pair in _outputs(out) if is_worth(pair[1])]
+        if outputs and all(map(is_plain, _tensors_in(args, kwargs))):
+            _write_down(kind, func, args, kwargs, out, outputs)
         return out
+
+
+def _write_down(kind: Kind, func: Any, args: Any, kwargs: Any, out: Any, outputs: Any) -> None:
+    """Record the `outputs` (index, tensor) of one call that are worth it."""
+    if kind is Kind.NORM:
+        norm = norm_of_call(func, args, out)
+        if norm is not None:
+            record(out[0], norm.normalize, (refer(args[0]),), sure=True)
+    elif kind is Kind.POOL and pool.fits(args[0]):
+        indices = refer(pool.narrow(out[1]))
+        record(out[0], pool.pooled, (refer(args[0]), indices))
+        record(out[1], pool.widened, (indices,))
+    elif is_dear(kind, func, args):
+        if not draws_random(func, args, kwargs):
+            for index, leaf in outputs:
+                record_dear(leaf, lambda i=index: (*_frozen_call(func, args, kwargs), i))  # type: ignore[misc]
+    else:
+        call = _frozen_call(func, args, kwargs)
+        for index, leaf in outputs:
+            record(leaf, *call, index)
 
 
 def _tensors_in(args: Any, kwargs: Any) -> Iterator[Tensor]:
@@ -122,6 +131,12 @@ def _replay_write(base: Tensor, geometry: Any, func: Any, args: list[Any], **kwa
     base = base.clone()
     func(base.as_strided(*geometry), *args, **kwargs)
     return base
+
+
+def may_record() -> bool:
+    """False without gradients, inside a planned stage, and where saved-tensor hooks are forbidden."""
+    hooks_allowed = torch._C._autograd._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
+    return torch.is_grad_enabled() and not state.active and hooks_allowed
 
 
 def pause() -> Recorder | None:

@@ -102,6 +102,11 @@ def is_plain(tensor: Tensor) -> bool:
     )
 
 
+def is_worth(tensor: Tensor) -> bool:
+    """True when a recipe for `tensor`, which an operator has just made, can be worth its time."""
+    return tensor.untyped_storage().nbytes() >= small_bytes and not tensor.storage_offset()
+
+
 def refer(tensor: Tensor) -> Ref:
     """A use of `tensor` in a recipe; a tensor that is not known becomes a root."""
     value = lookup(tensor)
@@ -157,11 +162,10 @@ def record(
 ) -> None:
     """Record `out` as output `index` of `replay(*args)`: a cheap value. `args` hold `Ref`s already. `sure`: what it is
     made of will be saved anyway."""
-    storage = out.untyped_storage()
-    nbytes = storage.nbytes()
-    if nbytes < small_bytes or out.storage_offset() or not is_plain(out):
+    if not is_worth(out) or not is_plain(out):
         return
-    value = Value(out, nbytes)
+    storage = out.untyped_storage()
+    value = Value(out, storage.nbytes())
     value.recipe(replay, args, kwargs, index)
     if not sure and _no_gain(value):
         return
@@ -185,7 +189,7 @@ def costs_as_much(roots: Collection[Value], value: Value) -> bool:
 def record_dear(out: Tensor, recipe: Callable[[], tuple[Any, ...]]) -> None:
     """Where dear values may be recomputed: record `out` as output of `recipe()`, which is (replay, args[, kwargs,
     index]). Elsewhere a dear output needs no record: it becomes a root when somebody saves or uses it."""
-    if not state.redo or not is_plain(out) or out.storage_offset() or out.untyped_storage().nbytes() < small_bytes:
+    if not state.redo or not is_worth(out) or not is_plain(out):
         return
     value = root(out, detached(out))
     value.dear = True

@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from yolo_ckpt.remat.recorder import Recorder, recording
-from yolo_ckpt.remat.registry import forget, lend, lookup, settle, state
+from yolo_ckpt.remat.recorder import Recorder, may_record, recording
+from yolo_ckpt.remat.registry import forget, lookup, settle, state
 from yolo_ckpt.remat.values import Value, held_roots
 
 _recorder = Recorder()  # type: ignore[no-untyped-call]
@@ -36,7 +35,7 @@ class Segment(NamedTuple):
 
 def run(segment: Segment, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Run a stage's forward under its plan. Without gradients, or inside another planned stage, it just runs."""
-    if not _may_record():
+    if not may_record():
         return forward(*args, **kwargs)
     if segment.opens:
         state.dear = []
@@ -52,26 +51,6 @@ def run(segment: Segment, forward: Callable[..., Any], args: Any, kwargs: Any) -
     if segment.closes:
         state.dear = []
     return out
-
-
-def run_loss(loss: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Run a loss as a stage: what autograd saves of cheap operators on the predictions are recipes."""
-    if not _may_record():
-        return loss(*args, **kwargs)
-    predictions = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.requires_grad]
-    lent = [value for value in map(lend, predictions) if value is not None]
-    state.redo = False
-    try:
-        with recording(_recorder):
-            return loss(*args, **kwargs)
-    finally:
-        for value in lent:
-            value.lent = False
-
-
-def _may_record() -> bool:
-    hooks_allowed = torch._C._autograd._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
-    return torch.is_grad_enabled() and not state.active and hooks_allowed
 
 
 def _close(dear: list[Value], out: Any) -> None:
