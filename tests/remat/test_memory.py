@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import yolo_ckpt
 from tests.conftest import Block, Staged, both_modes, plain_step, toy
 from yolo_ckpt.measuring import LiveBytes, training_step
-from yolo_ckpt.remat import registry, values
+from yolo_ckpt.remat import fused, normalize, registry, values
 
 
 def flops_of(model: nn.Module, ckpt: str) -> int:
@@ -49,7 +51,7 @@ def test_full_recomputes_exactly_what_it_let_go(
     """First segment (stages 0 and 1): one convolution, once. The chain: its tail is held; where values are large, the
     first convolution is computed on the way to the second, let go, and computed again. The last stage is its own
     tail."""
-    monkeypatch.setattr(values, "NESTED_MIN_BYTES", nested_min_bytes)
+    monkeypatch.setattr(values, "LARGE_BYTES", nested_min_bytes)
     pixels = 32 * 32
     first, inner = 2 * 3 * 8 * 9 * pixels, 2 * 8 * 8 * 9 * pixels
     assert flops_of(staged_chain(), "full") - flops_of(staged_chain(), "off") == first + times * inner
@@ -169,3 +171,45 @@ def test_small_tensors_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     stock = yolo_ckpt.measure(model, imgsz=16, batch=1)
     planned = yolo_ckpt.measure(model, imgsz=16, batch=1, plan=yolo_ckpt.plan(model, imgsz=16, batch=1, ckpt="full"))
     assert planned.forward_bytes == stock.forward_bytes
+
+
+class Fork(nn.Module):
+    """Two blocks that read the same map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = Block(8, 8), Block(8, 8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.a(x) + self.b(x)  # type: ignore[no-any-return]
+
+
+class Normalisations(TorchDispatchMode):
+    """Counts batch normalisations."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.ops.aten.native_batch_norm.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("large_bytes", "times"), [(0, 5), (1 << 30, 3)])
+def test_small_maps_are_computed_once(large_bytes: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map of the first block is read by two convolutions, and its normalisation by its own backward: once each
+    where maps are large, once for all three where they are small. The other two are read by their backward alone."""
+    for module in (values, fused):
+        monkeypatch.setattr(module, "LARGE_BYTES", large_bytes)
+    model = Staged(Block(3, 8, 3), Fork())
+    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt="selective"))
+    out = model(torch.rand(1, 3, 32, 32))
+    with Normalisations() as counted:
+        out.sum().backward(retain_graph=True)
+    assert counted.count == times
+    remembered = [v for v in gc.get_objects() if type(v) is values.Value and v.memo is not None]
+    remembered += [n for n in gc.get_objects() if type(n) is normalize.Norm and n.z is not None]
+    assert not remembered, "nothing stays after the last handle has asked"
+    expected = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    out.sum().backward()
+    assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), expected, strict=True))

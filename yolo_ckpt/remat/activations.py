@@ -18,11 +18,12 @@ _SILU_BACKWARD_INTO = aten.silu_backward.grad_input
 
 
 class Activation(NamedTuple):
-    """An elementwise activation: `apply_(z)` in place, and `grad(g, z, out)` with the gradient put into `out`
-    (or a new tensor when it is None), where `z` is the input of the activation, all (B, C, H, W)."""
+    """An elementwise activation: `apply_(z)` in place, `grad(g, z, out)` with the gradient put into `out` (or a new
+    tensor when it is None), and `apply(z)` into a new tensor where it is worth keeping `z`; all (B, C, H, W)."""
 
     apply_: Callable[[Tensor], Tensor]
     grad: Callable[[Tensor, Tensor, Tensor | None], Tensor]
+    apply: Callable[[Tensor], Tensor] | None = None
 
 
 def _silu_grad(g: Tensor, z: Tensor, out: Tensor | None) -> Tensor:
@@ -66,7 +67,7 @@ def _gelu(approximate: str) -> Activation:
 
 
 IDENTITY = Activation(lambda z: z, lambda g, z, out: g)
-SILU = Activation(torch._C._nn.silu_, _silu_grad)
+SILU = Activation(torch._C._nn.silu_, _silu_grad, torch._C._nn.silu)
 HARDSWISH = Activation(torch._C._nn.hardswish_, lambda g, z, out: aten.hardswish_backward(g, z))
 RELU = Activation(torch.relu_, _relu_grad)
 

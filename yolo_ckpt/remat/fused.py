@@ -16,7 +16,8 @@ from torch.nn.modules.module import _has_any_global_hook
 from yolo_ckpt.remat import ownership
 from yolo_ckpt.remat.activations import IDENTITY, Activation
 from yolo_ckpt.remat.normalize import Norm
-from yolo_ckpt.remat.registry import record, refer
+from yolo_ckpt.remat.registry import record, refer, state
+from yolo_ckpt.remat.values import LARGE_BYTES
 
 GROUP_BYTES = 1 << 20  # temporaries of a grouped backward; smaller groups cost time, larger ones memory
 GROUPED_BATCH_BYTES = (
@@ -40,6 +41,7 @@ class NormAct(torch.autograd.Function):
             y, weight, bias, *buffers, True, momentum, bn.eps, cudnn
         )
         norm = Norm(weight, bias, mean, invstd, momentum, bn.eps, cudnn)
+        norm.remembers = not state.redo
         out = act.apply_(z)
         ctx.save_for_backward(y)
         ctx.norm, ctx.act, ctx.tail = norm, act, (impl, reserve, buffers)
@@ -63,7 +65,11 @@ class NormAct(torch.autograd.Function):
 
 
 def _replay(y: Tensor, norm: Norm, act: Activation) -> Tensor:
-    return act.apply_(norm.normalize(y))
+    z = norm.normalize(y)
+    if act.apply is None or not norm.remembers or z.nbytes >= LARGE_BYTES:
+        return act.apply_(z)
+    norm.z = z
+    return act.apply(z)
 
 
 def _count_batch(bn: nn.BatchNorm2d) -> float:
@@ -93,7 +99,8 @@ def _part_backward(
     if act is IDENTITY:
         dz = g
     else:
-        z = norm.normalize(y)
+        z = norm.normalize(y) if norm.z is None else norm.z
+        norm.z = None
         into = None if not _same_walk(g, z) else g if ours and g.stride() == z.stride() else z
         dz = act.grad(g, z, into)
         del z

@@ -22,6 +22,7 @@ class Handle:
         self.value = value
         geometry = geometry_of(tensor)
         self.geometry = None if geometry == value.geometry else geometry
+        value.waiting += 1
         for end in value.own_ends():
             end.uses += 1
             end.left += 1
@@ -39,8 +40,10 @@ class Handle:
         return out if self.geometry is None else out.as_strided(*self.geometry)
 
     def _evaluated(self) -> Tensor:
-        out = evaluate(self.value)
-        for end in self.value.own_ends():
+        value = self.value
+        out = evaluate(value)
+        value.answered(out)
+        for end in value.own_ends():
             end.asked()
         return out
 

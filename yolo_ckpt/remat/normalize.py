@@ -30,7 +30,20 @@ def _ones_like(mean: Tensor) -> Tensor:
 class Norm:
     """The parameters and batch statistics of one batch normalisation, held for its replay."""
 
-    __slots__ = ("_alpha", "bias", "cudnn", "eps", "invstd", "mean", "momentum", "same_loop", "versions", "weight")
+    __slots__ = (
+        "_alpha",
+        "bias",
+        "cudnn",
+        "eps",
+        "invstd",
+        "mean",
+        "momentum",
+        "remembers",
+        "same_loop",
+        "versions",
+        "weight",
+        "z",
+    )
 
     def __init__(
         self,
@@ -51,6 +64,8 @@ class Norm:
             and all(t is None or t.is_contiguous() for t in (weight, bias))
         )
         self._alpha: Tensor | None = None
+        self.remembers = False  # a replay leaves its output, the input of the activation, here for backward
+        self.z: Tensor | None = None
 
     def _versions(self) -> tuple[int, int]:
         weight, bias = self.weight, self.bias

@@ -16,6 +16,7 @@ Rules that the rest of the engine relies on:
 4. A dear value that has been recomputed stays until the last handle that needs it is released. Nobody but handles
    and other values holds values, so reference counting frees it at exactly that moment.
 5. Replays run without gradients, without autocast (the dtypes are recorded) and without recording.
+6. A small cheap value that several handles need is computed for the first and kept until the last has asked.
 """
 
 from __future__ import annotations
@@ -35,9 +36,7 @@ Geometry = tuple[Any, Any, Any]  # size, stride and storage offset of a view
 _order = itertools.count()
 
 CAT = torch.ops.aten.cat.default
-NESTED_MIN_BYTES = (
-    4 << 20
-)  # dear values below this are computed once and stay: their time is worth more than their bytes
+LARGE_BYTES = 4 << 20  # what is recomputed and smaller stays while it is needed: its time is worth more than its bytes
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 SLICED_CAT_MIN_BYTES = 1 << 20  # below this, one call of cat is faster and its extra copy is small
 
@@ -88,6 +87,8 @@ class Value:
     live = 0  # dear: living storages that are made of it
     uses = 0  # dear: handles that are made of it
     left = 0  # those of them that this backward pass has not asked yet
+    waiting = 0  # handles on this value itself that have not asked yet; not counted again in a second backward pass
+    memo: Tensor | None = None  # a cheap value that more handles wait for (rule 6)
 
     def __init__(self, like: Tensor, nbytes: int) -> None:
         self.geometry = (like.size(), like.stride(), like.storage_offset())
@@ -126,6 +127,17 @@ class Value:
         if not self.left:  # a second backward pass over a retained graph computes it again
             self.left = self.uses
             self.let_go()
+
+    def remember(self, tensor: Tensor) -> None:
+        """Keep a cheap value for the handles that wait for it (rule 6)."""
+        if self.waiting > 0 and not self.redo and self.nbytes < LARGE_BYTES:
+            self.memo = tensor
+
+    def answered(self, tensor: Tensor) -> None:
+        """A handle on this value has been evaluated, to `tensor`."""
+        self.waiting -= 1
+        self.memo = None
+        self.remember(tensor)
 
     def drop_recipe(self) -> None:
         """Forget how it was computed, and with that everything it was computed from."""
@@ -172,6 +184,8 @@ def evaluate(value: Value) -> Tensor:
     if value.tensor is not None:
         return value.held()
     if not value.redo:
+        if value.memo is not None:
+            return value.memo
         held = all(ref.value.tensor is not None for ref in refs_in(value.args))
         return _compute(value, _held_view) if held else _Evaluation(value).run()
     missing = _missing_dear(value)
@@ -186,7 +200,7 @@ def _let_go_inner(value: Value, computed: list[Value]) -> None:
     """Let go again of what was only on the way to `value`, where one convolution brings it back from what stays."""
     ends = {id(e) for e in value.own_ends()}
     for dear in computed:
-        if dear.nbytes < NESTED_MIN_BYTES or id(dear) in ends:
+        if dear.nbytes < LARGE_BYTES or id(dear) in ends:
             continue
         if all(e.tensor is not None for r in refs_in(dear.args) for e in r.value.own_ends()):
             dear.let_go()
@@ -267,7 +281,7 @@ class _Evaluation:
 
     def _count(self, value: Value) -> None:
         for ref in refs_in(value.args):
-            if ref.value.tensor is None:
+            if ref.value.tensor is None and ref.value.memo is None:
                 key = id(ref.value)
                 self.uses[key] = self.uses.get(key, 0) + 1
                 if self.uses[key] == 1:
@@ -277,10 +291,13 @@ class _Evaluation:
         value = ref.value
         if value.tensor is not None:
             return ref.view_of(value.held())
+        if value.memo is not None:
+            return ref.view_of(value.memo)
         key = id(value)
         tensor = self.done.pop(key, None)
         if tensor is None:
             tensor = _compute(value, self._get)
+            value.remember(tensor)
         self.uses[key] -= 1
         if self.uses[key]:
             self.done[key] = tensor
