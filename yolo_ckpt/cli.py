@@ -56,16 +56,52 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _train(arguments: Sequence[str]) -> int:
-    ours, rest = split_flags(arguments)
-    settings = Settings.from_mapping({"ckpt": "auto", **ours})
-    from yolo_ckpt.integration import compat, register_default
+    from yolo_ckpt.integration import shell
 
-    register_default(settings)
-    try:
-        compat.run_entrypoint(["train", *rest])
-    except SyntaxError as error:  # how the host reports arguments that it does not know
-        raise RequestError(f"ultralytics: {str(error.msg).strip().splitlines()[0]}") from error
+    shell.train(arguments)
     return 0
+
+
+def _enable(arguments: Sequence[str]) -> int:
+    from yolo_ckpt.integration import hook
+
+    _nothing_more("enable", arguments)
+    done = "enabled" if hook.enable() else "was enabled already"
+    print(f"{done}: `yolo train ... ckpt=full` works in {hook.folder()}; `yolo-ckpt disable` takes it off")
+    return 0
+
+
+def _disable(arguments: Sequence[str]) -> int:
+    from yolo_ckpt.integration import hook
+
+    _nothing_more("disable", arguments)
+    print(f"{'disabled' if hook.disable() else 'was not enabled'}: `yolo` is stock in {hook.folder()}")
+    return 0
+
+
+def _status(arguments: Sequence[str]) -> int:
+    from yolo_ckpt.integration import hook
+    from yolo_ckpt.integration.versions import installed
+
+    _nothing_more("status", [a for a in arguments if a not in ("format=json", "format=table")])
+    record = {
+        "enabled": hook.is_enabled(),
+        "environment": str(hook.folder()),
+        "startup_us": round(hook.import_cost_us(), 1),
+        "versions": installed(),
+    }
+    if "format=json" in arguments:
+        print(json.dumps(record))
+        return 0
+    print(f"{'enabled' if record['enabled'] else 'not enabled'} in {record['environment']}")
+    print(f"start-up cost where enabled: about {record['startup_us']:.0f} microseconds of each Python start")
+    print(", ".join(f"{name} {version}" for name, version in installed().items()))
+    return 0
+
+
+def _nothing_more(command: str, arguments: Sequence[str]) -> None:
+    if arguments:
+        raise SettingsError(f"{command} takes no arguments, got {' '.join(arguments)}")
 
 
 def _plan(arguments: Sequence[str]) -> int:
@@ -170,4 +206,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "plan": _plan,
     "verify": _verify,
     "sample": _sample,
+    "enable": _enable,
+    "disable": _disable,
+    "status": _status,
 }

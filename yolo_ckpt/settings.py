@@ -71,15 +71,21 @@ def flags() -> tuple[str, ...]:
 
 def split_flags(arguments: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     """Our `key=value` arguments, and everything else in its order. What begins with `ckpt` is ours; a misspelt one is
-    reported by `Settings.from_mapping`."""
+    reported by `Settings.from_mapping`. As with the host, dashes before and a comma behind do not count.
+
+    Raises:
+        SettingsError: A flag stands without a value.
+    """
     ours: dict[str, str] = {}
     rest: list[str] = []
     for argument in arguments:
         name, equals, value = argument.lstrip("-").partition("=")
-        if name.startswith("ckpt") and equals:
-            ours[name] = value.strip()
-        else:
+        if not name.startswith("ckpt") or not name.isidentifier():
             rest.append(argument)
+        elif equals and value.strip(" ,"):
+            ours[name] = value.strip(" ,")
+        else:
+            raise SettingsError(f"{name} has no value; write {name}=..., for example ckpt=full")
     return ours, rest
 
 

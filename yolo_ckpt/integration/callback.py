@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from yolo_ckpt.errors import RequestError
 from yolo_ckpt.settings import Settings
 
-EVENT = "on_pretrain_routine_start"
+START = "on_pretrain_routine_start"  # before there is a model; only in the process that logs
+END = "on_pretrain_routine_end"  # in every process of a run, with the model built and wrapped
 
 Yolo = TypeVar("Yolo")
 
@@ -19,24 +21,45 @@ class PlanCallback:
     it.
 
     An object of a plain importable class: it can be copied and pickled, as the host does with callbacks.
+
+    Attributes:
+        settings: The flags.
+        resumed_only: No flag was given: plan nothing but a resumed run that had a plan.
     """
 
     settings: Settings
+    resumed_only: bool = False
 
     def __call__(self, trainer: Any) -> None:
         """Called by the host before there is a model."""
         from yolo_ckpt.integration.run import Run
         from yolo_ckpt.integration.trainer import extend
 
+        settings = self._settings_for(trainer)
+        if settings is not None and settings.ckpt != "off":
+            extend(trainer, Run(settings))
+
+    def _settings_for(self, trainer: Any) -> Settings | None:
+        """The flags for this run: a resumed one goes on with the plan in its folder, unless a mode was asked for."""
+        written = Path(trainer.save_dir, "ckpt_plan.json")
+        if trainer.args.resume and self.settings.ckpt == "auto" and written.is_file():
+            return replace(self.settings, ckpt=str(written))
+        return None if self.resumed_only else self.settings
+
+    def share(self, trainer: Any) -> None:
+        """Called by the host in every process: the others put the first one's plan on their model."""
+        from yolo_ckpt.integration.ranks import share_plan
+
         if self.settings.ckpt != "off":
-            extend(trainer, Run(self.settings))
+            share_plan(trainer)
 
 
 def attach(yolo: Yolo, ckpt: str = "auto", **settings: Any) -> Yolo:
     """Train `yolo` with a plan from now on: registers the callback on it and returns it.
 
     Works before the first `train()` and for every later one. Attaching again replaces the settings; `ckpt="off"`
-    trains as stock. Nothing about the model, its weights files or its arguments changes.
+    trains as stock. Nothing about the model, its weights files or its arguments changes. A resumed run goes on with
+    the plan in its folder, unless a mode other than `auto` is given.
 
     Args:
         yolo: An `ultralytics.YOLO` or `RTDETR` object, or anything with `add_callback` and `callbacks`.
@@ -55,13 +78,14 @@ def attach(yolo: Yolo, ckpt: str = "auto", **settings: Any) -> Yolo:
     return yolo
 
 
-def register_default(settings: Settings) -> None:
+def register_default(settings: Settings, *, resumed_only: bool = False) -> None:
     """Register the callback for every `YOLO` object that this process makes from now on."""
     from yolo_ckpt.integration import compat
 
-    _replace(compat.default_callbacks(), PlanCallback(settings))
+    _replace(compat.default_callbacks(), PlanCallback(settings, resumed_only))
 
 
 def _replace(registered: Any, callback: PlanCallback) -> None:
-    others = [c for c in registered[EVENT] if not isinstance(c, PlanCallback)]
-    registered[EVENT] = [*others, callback]
+    for event, function in ((START, callback), (END, callback.share)):
+        others = [f for f in registered[event] if not isinstance(getattr(f, "__self__", f), PlanCallback)]
+        registered[event] = [*others, function]

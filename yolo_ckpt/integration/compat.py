@@ -33,22 +33,40 @@ def default_callbacks() -> dict[str, list[Callable[[Any], None]]]:
     return callbacks.default_callbacks  # type: ignore[no-any-return]
 
 
-def run_entrypoint(arguments: Sequence[str]) -> None:
-    """What the `yolo` command does with `arguments`."""
-    from ultralytics.cfg import entrypoint
-    from ultralytics.utils import ARGV  # the host keeps the list that sys.argv was at its import, and reads that
+def arguments() -> list[str]:
+    """The command line as the host sees it: the list that sys.argv was when the host was imported."""
+    from ultralytics.utils import ARGV
 
-    before = list(ARGV)
-    ARGV[:] = ["yolo", *arguments]
+    return ARGV  # type: ignore[no-any-return]
+
+
+def run_entrypoint(given: Sequence[str]) -> None:
+    """What the `yolo` command does with the arguments `given`."""
+    from ultralytics.cfg import entrypoint
+
+    original = getattr(entrypoint, "__wrapped__", entrypoint)  # without the flags of an enabled environment
+    call_entrypoint(original, given)
+
+
+def call_entrypoint(entrypoint: Callable[[], None], given: Sequence[str]) -> None:
+    """Call the host's entry point with the arguments `given`."""
+    line = arguments()
+    before = list(line)
+    line[:] = ["yolo", *given]
     try:
         entrypoint()
     finally:
-        ARGV[:] = before
+        line[:] = before
 
 
 def missing_seams(trainer: Any) -> list[str]:
     """Methods of the trainer that the plugin needs and that this version of the host does not have."""
     return [name for name in SEAMS if not callable(getattr(trainer, name, None))]
+
+
+def trains_quantized(args: Any) -> bool:
+    """True for quantisation-aware training."""
+    return getattr(args, "quantize", None) == 8  # the host has made one number of every spelling by then
 
 
 def optimizer_tensors(trainer: Any) -> list[Any]:

@@ -14,6 +14,7 @@ import torch
 
 from yolo_ckpt import attachment
 from yolo_ckpt.integration import compat
+from yolo_ckpt.integration.compiled import CompilerBudget
 from yolo_ckpt.measuring import LiveBytes, tensors_in
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
@@ -30,6 +31,7 @@ class Run:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.plan: Plan | None = None
+        self.compiler = CompilerBudget()
         self._live: LiveBytes | None = None
         self._live_peak_bytes = 0
         self._allocated_bytes = 0
@@ -47,7 +49,7 @@ class Run:
         if self.plan is not None:
             return
         if getattr(trainer.args, "compile", False):
-            compat.log("the model is compiled, and the compiler plans for itself; it is left as it is", warning=True)
+            self.compiler.warn(trainer.model)
             return
         batch = max(int(trainer.batch_size) // max(trainer.world_size, 1), 1)
         self.plan = make_plan(trainer.model, self.settings, imgsz=int(trainer.args.imgsz), batch=batch)
@@ -64,7 +66,7 @@ class Run:
             "on_train_batch_end": self._batch_end,
             "on_train_epoch_end": self._epoch_end,
             "on_train_end": self._train_end,
-            "teardown": self._stop_tracking,
+            "teardown": self._teardown,
         }
 
     def _train_start(self, trainer: Any) -> None:
@@ -100,6 +102,10 @@ class Run:
             self._live.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._live_peak_bytes = self._live.peak_bytes
             self._live = None
+
+    def _teardown(self, trainer: Any) -> None:
+        self._stop_tracking(trainer)
+        self.compiler.restore()
 
     def _epoch_end(self, trainer: Any) -> None:
         if trainer.device.type == "cuda":  # before validation, which is not what the plan is about

@@ -8,6 +8,7 @@ from typing import Any
 
 from yolo_ckpt.errors import RequestError
 from yolo_ckpt.integration import compat
+from yolo_ckpt.integration.ranks import RUN
 from yolo_ckpt.integration.run import Run
 
 
@@ -15,7 +16,7 @@ def extend(trainer: Any, run: Run) -> None:
     """Make `trainer` put the plan on its model before AutoBatch and the loaders, and report at its end.
 
     Raises:
-        RequestError: This version of the host lacks what the plugin hooks into.
+        RequestError: This version of the host lacks what the plugin hooks into, or trains quantised.
     """
     missing = compat.missing_seams(trainer)
     if missing:
@@ -23,6 +24,14 @@ def extend(trainer: Any, run: Run) -> None:
             f"ultralytics {compat.host_version()} has no {', '.join(missing)} in its trainer, which this version of "
             f"yolo-ckpt needs; update yolo-ckpt, or train with ckpt=off"
         )
+    if compat.trains_quantized(trainer.args):
+        _remove_if_fresh(Path(trainer.save_dir))
+        raise RequestError(
+            f"quantize={trainer.args.quantize} trains through fake-quantised modules, which ckpt={run.settings.ckpt} "
+            f"cannot recompute; train with ckpt=off, or without quantize"
+        )
+    if getattr(trainer.args, "compile", False):
+        run.compiler.set(run.settings)
     base = type(trainer)
 
     def auto_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -33,7 +42,7 @@ def extend(trainer: Any, run: Run) -> None:
         _prepare(self, run)
         return base._build_train_pipeline(self, *args, **kwargs)
 
-    body = {"auto_batch": auto_batch, "_build_train_pipeline": _build_train_pipeline}
+    body = {"auto_batch": auto_batch, "_build_train_pipeline": _build_train_pipeline, RUN: run}
     named = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
     trainer.__class__ = type(base.__name__, (base,), {**named, **body})
     for event, callback in run.callbacks().items():
