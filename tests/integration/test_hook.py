@@ -108,7 +108,9 @@ def test_without_the_package_the_host_is_stock(enabled: Environment) -> None:
     text = shared.read_text(encoding="utf-8")
     try:
         shared.write_text(text.replace(f"{ROOT}\n", ""), encoding="utf-8")
-        code = "import importlib.util; assert importlib.util.find_spec('yolo_ckpt') is None; import ultralytics.cfg as c"
+        code = (
+            "import importlib.util; assert importlib.util.find_spec('yolo_ckpt') is None; import ultralytics.cfg as c"
+        )
         done = enabled.run("-I", "-c", code + "; print(hasattr(c.entrypoint, '__wrapped__'))")
     finally:
         shared.write_text(text, encoding="utf-8")

@@ -13,29 +13,11 @@ import torch
 
 import yolo_ckpt
 from tests.conftest import both_modes
+from tests.integration.running import train, unequal
 from yolo_ckpt.attachment import is_planned
 from yolo_ckpt.integration import PlanCallback
 
 ultralytics = pytest.importorskip("ultralytics")
-
-
-def train(arguments: dict[str, Any], ckpt: str, model: str = "yolo26n.yaml", **settings: Any) -> dict[str, Any]:
-    """One run; its losses, final tensors and random state."""
-    yolo = ultralytics.YOLO(model)
-    if ckpt != "stock":
-        yolo_ckpt.attach(yolo, ckpt=ckpt, **settings)
-    losses: list[torch.Tensor] = []
-    end: dict[str, Any] = {}
-
-    def epoch_end(trainer: Any) -> None:
-        state = {f"model.{k}": v for k, v in trainer.model.state_dict().items()}
-        state |= {f"ema.{k}": v for k, v in trainer.ema.ema.state_dict().items()}
-        end.update({k: v.clone() for k, v in state.items()}, random=torch.get_rng_state(), trainer=trainer)
-
-    yolo.add_callback("on_train_batch_end", lambda t: losses.append(t.loss.detach().clone()))
-    yolo.add_callback("on_train_epoch_end", epoch_end)
-    yolo.train(**arguments)
-    return {**end, "losses": torch.stack(losses)}
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +34,7 @@ def stock(made_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 def test_same_run_to_the_last_bit(ckpt: str, arguments: dict[str, Any], stock: dict[str, Any]) -> None:
     planned = train(arguments, ckpt)
     assert is_planned(planned["trainer"].model)
-    assert planned.keys() == stock.keys()
-    unequal = [k for k in stock if k != "trainer" and not torch.equal(stock[k], planned[k])]
-    assert unequal == []
+    assert unequal(stock, planned) == []
 
 
 def test_files_of_the_run(arguments: dict[str, Any]) -> None:
