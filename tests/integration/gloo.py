@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from ultralytics.models.yolo.detect import DetectionTrainer
-from ultralytics.utils import DEFAULT_CFG, LOCAL_RANK, RANK, callbacks
+from ultralytics.utils import DEFAULT_CFG, LOCAL_RANK, RANK
 
 from yolo_ckpt.attachment import is_planned
 
@@ -20,7 +21,7 @@ class GlooTrainer(DetectionTrainer):
 
     def __init__(self, cfg: Any = DEFAULT_CFG, overrides: Any = None, _callbacks: Any = None) -> None:
         launches = LOCAL_RANK == -1  # the host runs no callback in the process that launches
-        super().__init__(cfg, overrides, callbacks.get_default_callbacks() if launches else _callbacks)
+        super().__init__(cfg, overrides, defaultdict(list, none=[]) if launches else _callbacks)
         self.world_size = 2
         if launches:
             self.callbacks, self.ddp = _callbacks, True
