@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -23,8 +24,10 @@ class Environment:
         self.site = Path(self.run("-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").stdout.strip())
         (self.site / "shared.pth").write_text(f"{ROOT}\n{sysconfig.get_paths()['purelib']}\n", encoding="utf-8")
 
-    def run(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([self.python, *arguments], capture_output=True, text=True, check=False, cwd=cwd)
+    def run(self, *arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **variables}
+        command = [self.python, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
 
     def ours(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.run("-m", "yolo_ckpt", *arguments)
@@ -101,6 +104,20 @@ def test_wrong_flags_of_the_plain_command(enabled: Environment, flags: list[str]
     assert says in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_flags_in_the_environment(enabled: Environment, made_data: Path, tmp_path: Path) -> None:
+    """As the host starts trainings by itself, in tuning: a new process that gets no flags of ours."""
+    arguments = [
+        "-m", "ultralytics.cfg.__init__", "train", "model=yolo26n.yaml", f"data={made_data}", "imgsz=64", "epochs=1",
+        "batch=2", "device=cpu", "plots=False", f"project={tmp_path}", "name=run",
+    ]  # fmt: skip
+    done = enabled.run(*arguments, YOLO_CKPT="ckpt=full ckpt_stages=0-5")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "ckpt_plan.json").is_file()
+    refused = enabled.run("-m", "ultralytics.cfg.__init__", "checks", YOLO_CKPT="ckpt=fast")
+    assert refused.returncode != 0
+    assert "YOLO_CKPT: ckpt=fast" in refused.stderr
 
 
 def test_without_the_package_the_host_is_stock(enabled: Environment) -> None:

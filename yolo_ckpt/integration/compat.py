@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -79,3 +80,13 @@ def optimizer_tensors(trainer: Any) -> list[Any]:
 def ema_model(trainer: Any) -> Any:
     """The averaged model, or None."""
     return getattr(getattr(trainer, "ema", None), "ema", None)
+
+
+def follows_mlflow(trainer: Any) -> bool:
+    """True while the host's MLflow callback logs this run."""
+    return bool(getattr(trainer, "_mlflow_active", False)) and "mlflow" in sys.modules
+
+
+def tensorboard_writer() -> Any:
+    """The writer of the host's TensorBoard callback, or None."""
+    return getattr(sys.modules.get("ultralytics.utils.callbacks.tensorboard"), "WRITER", None)

@@ -2,21 +2,25 @@
 
 A start-up file (.pth) makes Python import one small module, which waits for `ultralytics.cfg` to be imported and does
 nothing else. When that happens, the host's `entrypoint` is wrapped: it takes our flags out of its arguments and calls
-the original. Without this package (uninstalled, but not disabled) the host stays as it is.
+the original. The environment variable YOLO_CKPT can hold flags for every training of a process. Without this package
+(uninstalled, but not disabled) the host stays as it is.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 import sys
 import sysconfig
 import timeit
 from pathlib import Path
 from typing import Any
 
-from yolo_ckpt.errors import RequestError, YoloCkptError
+from yolo_ckpt.errors import RequestError, SettingsError, YoloCkptError
+from yolo_ckpt.settings import Settings, split_flags
 
+VARIABLE = "YOLO_CKPT"  # flags for every training of a process, where the hook is enabled
 MODULE = "_yolo_ckpt_startup"
 WATCHER = '''\
 """Written by `yolo-ckpt enable`, removed by `yolo-ckpt disable`: lets the `yolo` command take ckpt= flags."""
@@ -118,9 +122,25 @@ def _refused(error: OSError) -> YoloCkptError:
     return YoloCkptError(f"{folder()} cannot be changed ({error}); use an environment that you own")
 
 
+def _register_from_environment() -> None:
+    """Processes that the host starts by itself (tuning) get no flags on their command line."""
+    flags = os.environ.get(VARIABLE, "").split()
+    if flags:
+        from yolo_ckpt.integration import register_default
+
+        ours, rest = split_flags(flags)
+        if rest:
+            raise SettingsError(f"{rest[0]} is not a flag; write for example {VARIABLE}='ckpt=full ckpt_stages=0-8'")
+        register_default(Settings.from_mapping(ours))
+
+
 def wrap(cfg: Any) -> None:
-    """Make the host's `entrypoint` take our flags."""
+    """Make the host's `entrypoint` take our flags, and take those in the environment for every training here."""
     original = cfg.entrypoint
+    try:
+        _register_from_environment()
+    except RequestError as error:
+        raise SystemExit(f"{VARIABLE}: {error}") from None
 
     @functools.wraps(original)
     def entrypoint(debug: str = "") -> Any:

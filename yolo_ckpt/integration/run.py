@@ -15,6 +15,7 @@ import torch
 from yolo_ckpt import attachment
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.compiled import CompilerBudget
+from yolo_ckpt.integration.loggers import log_report
 from yolo_ckpt.measuring import LiveBytes, tensors_in
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
@@ -116,7 +117,8 @@ class Run:
         if self.plan is None:
             return
         report = self.report(trainer)
-        report.write(Path(trainer.save_dir))
+        files = report.write(Path(trainer.save_dir))
+        log_report(trainer, [Path(trainer.save_dir, "ckpt_plan.json"), *files])
         peak = report.allocated_bytes or report.live_bytes
         step = "" if report.step_ms is None else f", {format_ms(report.step_ms)} a step"
         what = "allocated" if report.allocated_bytes else "of tensors"

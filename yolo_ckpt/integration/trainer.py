@@ -47,6 +47,8 @@ def extend(trainer: Any, run: Run) -> None:
     trainer.__class__ = type(base.__name__, (base,), {**named, **body})
     for event, callback in run.callbacks().items():
         trainer.add_callback(event, callback)
+    at_end = trainer.callbacks["on_train_end"]
+    at_end.insert(0, at_end.pop())  # the report has to be there when the loggers close the run
 
 
 def _prepare(trainer: Any, run: Run) -> None:

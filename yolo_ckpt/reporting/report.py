@@ -66,9 +66,12 @@ class RunReport:
             f"| stage | class | action | segment | why not |\n|---|---|---|---|---|\n{stages}\n"
         )
 
-    def write(self, folder: Path) -> None:
-        """Write `ckpt_report.json` and `ckpt_report.md` into `folder`, each whole or not at all."""
+    def write(self, folder: Path) -> list[Path]:
+        """Write `ckpt_report.json` and `ckpt_report.md` into `folder`, each whole or not at all; their paths."""
+        written = []
         for name, text in (("ckpt_report.json", self.to_json()), ("ckpt_report.md", self.to_markdown())):
             partial = folder / f".{name}.partial"
             partial.write_text(text, encoding="utf-8")
             os.replace(partial, folder / name)  # noqa: PTH105 (atomic on every system)
+            written.append(folder / name)
+        return written
