@@ -19,7 +19,7 @@ from yolo_ckpt.integration.loggers import log_report
 from yolo_ckpt.measuring import LiveBytes, tensors_in
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
-from yolo_ckpt.reporting import RunReport, plan_lines
+from yolo_ckpt.reporting import RunReport, plan_lines, write_whole
 from yolo_ckpt.settings import Settings
 from yolo_ckpt.units import format_bytes, format_ms
 
@@ -72,7 +72,7 @@ class Run:
 
     def _train_start(self, trainer: Any) -> None:
         if self.plan is not None:
-            Path(trainer.save_dir, "ckpt_plan.json").write_text(self.plan.to_json(), encoding="utf-8")
+            write_whole(Path(trainer.save_dir, "ckpt_plan.json"), self.plan.to_json())
 
     def _epoch_start(self, trainer: Any) -> None:
         self._stop_tracking(trainer)  # a batch that failed may have left it on

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from yolo_ckpt.plan import Plan
+from yolo_ckpt.reporting.files import write_whole
 from yolo_ckpt.units import format_bytes, format_ms
 
 SCHEMA = 1
@@ -70,8 +70,6 @@ class RunReport:
         """Write `ckpt_report.json` and `ckpt_report.md` into `folder`, each whole or not at all; their paths."""
         written = []
         for name, text in (("ckpt_report.json", self.to_json()), ("ckpt_report.md", self.to_markdown())):
-            partial = folder / f".{name}.partial"
-            partial.write_text(text, encoding="utf-8")
-            os.replace(partial, folder / name)  # noqa: PTH105 (atomic on every system)
+            write_whole(folder / name, text)
             written.append(folder / name)
         return written
