@@ -21,7 +21,11 @@ ultralytics = pytest.importorskip("ultralytics")
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
-    monkeypatch.setattr(compat, "log", lambda message, *, warning=False: lines.append(message))
+
+    def log(message: str, *, warning: bool = False) -> None:
+        lines.append(message)
+
+    monkeypatch.setattr(compat, "log", log)
     return lines
 
 
