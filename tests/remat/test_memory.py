@@ -194,14 +194,18 @@ class Normalisations(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("large_bytes", "times"), [(0, 5), (1 << 30, 3)])
-def test_small_maps_are_computed_once(large_bytes: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("ckpt", "large_bytes", "times"),
+    [("selective", 0, 5), ("selective", 1 << 30, 3), ("full", 0, 7), ("full", 1 << 30, 3)],
+)
+def test_small_maps_are_computed_once(large_bytes: int, times: int, ckpt: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The map of the first block is read by two convolutions, and its normalisation by its own backward: once each
-    where maps are large, once for all three where they are small. The other two are read by their backward alone."""
+    where maps are large, once for all three where they are small. The other two are read by their backward alone. In full both convolutions run again, and each
+    reads the first block's map once more."""
     for module in (values, fused):
         monkeypatch.setattr(module, "LARGE_BYTES", large_bytes)
     model = Staged(Block(3, 8, 3), Fork())
-    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt="selective"))
+    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt=ckpt))
     out = model(torch.rand(1, 3, 32, 32))
     with Normalisations() as counted:
         out.sum().backward(retain_graph=True)

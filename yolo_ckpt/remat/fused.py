@@ -41,7 +41,7 @@ class NormAct(torch.autograd.Function):
             y, weight, bias, *buffers, True, momentum, bn.eps, cudnn
         )
         norm = Norm(weight, bias, mean, invstd, momentum, bn.eps, cudnn)
-        norm.remembers = not state.redo
+        norm.remember_bytes = LARGE_BYTES // 4 if state.redo else LARGE_BYTES
         out = act.apply_(z)
         ctx.save_for_backward(y)
         ctx.norm, ctx.act, ctx.tail = norm, act, (impl, reserve, buffers)
@@ -66,7 +66,7 @@ class NormAct(torch.autograd.Function):
 
 def _replay(y: Tensor, norm: Norm, act: Activation) -> Tensor:
     z = norm.normalize(y)
-    if act.apply is None or not norm.remembers or z.nbytes >= LARGE_BYTES:
+    if act.apply is None or z.nbytes >= norm.remember_bytes:
         return act.apply_(z)
     norm.z = z
     return act.apply(z)

@@ -38,7 +38,7 @@ class Norm:
         "invstd",
         "mean",
         "momentum",
-        "remembers",
+        "remember_bytes",
         "same_loop",
         "versions",
         "weight",
@@ -64,7 +64,7 @@ class Norm:
             and all(t is None or t.is_contiguous() for t in (weight, bias))
         )
         self._alpha: Tensor | None = None
-        self.remembers = False  # a replay leaves its output, the input of the activation, here for backward
+        self.remember_bytes = 0  # a replay leaves an output below this, the input of the activation, here for backward
         self.z: Tensor | None = None
 
     def _versions(self) -> tuple[int, int]:

@@ -130,7 +130,7 @@ class Value:
 
     def remember(self, tensor: Tensor) -> None:
         """Keep a cheap value for the handles that wait for it (rule 6)."""
-        if self.waiting > 0 and not self.redo and self.nbytes < LARGE_BYTES:
+        if self.waiting > 0 and self.nbytes < LARGE_BYTES:
             self.memo = tensor
 
     def answered(self, tensor: Tensor) -> None:
@@ -183,9 +183,9 @@ def evaluate(value: Value) -> Tensor:
     """The tensor of `value`, recomputed where it is not held. Runs under rule 5."""
     if value.tensor is not None:
         return value.held()
+    if value.memo is not None:
+        return value.memo
     if not value.redo:
-        if value.memo is not None:
-            return value.memo
         held = all(ref.value.tensor is not None for ref in refs_in(value.args))
         return _compute(value, _held_view) if held else _Evaluation(value).run()
     missing = _missing_dear(value)
@@ -211,7 +211,7 @@ def _missing_dear(value: Value) -> list[Value]:
     seen, stack, missing = {id(value)}, [value], []
     while stack:
         current = stack.pop()
-        if current.tensor is not None:
+        if current.tensor is not None or current.memo is not None:
             continue
         if current.dear:
             missing.append(current)
