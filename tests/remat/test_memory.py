@@ -200,8 +200,8 @@ class Normalisations(TorchDispatchMode):
 )
 def test_small_maps_are_computed_once(large_bytes: int, times: int, ckpt: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The map of the first block is read by two convolutions, and its normalisation by its own backward: once each
-    where maps are large, once for all three where they are small. The other two are read by their backward alone. In full both convolutions run again, and each
-    reads the first block's map once more."""
+    where maps are large, once for all three where they are small. The other two are read by their backward alone.
+    In full both convolutions run again, and each reads the first block's map once more."""
     for module in (values, fused):
         monkeypatch.setattr(module, "LARGE_BYTES", large_bytes)
     model = Staged(Block(3, 8, 3), Fork())
