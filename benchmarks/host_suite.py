@@ -35,7 +35,8 @@ ROWS = {
     "coco8-seg": (CORNERS,), "dota8": (CORNERS,),
     "coco8-pose": ("0 0.5 0.5 0.4 0.4 " + " ".join(f"0.{3 + i % 4} 0.{3 + i % 5} 2" for i in range(17)),),
 }  # fmt: skip
-STEMS = ("n", "n-seg", "n-sem", "n-depth", "n-cls", "n-pose", "n-obb", "s")
+WEIGHTS = tuple(f"yolo26{stem}" for stem in ("n", "n-seg", "n-sem", "n-depth", "n-cls", "n-pose", "n-obb", "s"))
+WEIGHTS += ("yolo11n", "yolov8n")
 COUNT = "YOLO_CKPT_SUITE_COUNT"  # a file that gets one line for each planned training
 PREPARE = """
 import shutil, sys
@@ -44,8 +45,8 @@ from ultralytics import YOLO, settings
 folder = Path(sys.argv[1])
 settings.update({"datasets_dir": str(folder / "datasets"), "weights_dir": str(folder / "weights"),
                  "runs_dir": str(folder / "runs"), "sync": False})
-for stem in sys.argv[2].split(","):
-    YOLO(f"yolo26{stem}.yaml").save(folder / "weights" / f"yolo26{stem}.pt")
+for name in sys.argv[2].split(","):
+    YOLO(f"{name}.yaml").save(folder / "weights" / f"{name}.pt")
 model = YOLO("yolo11n.yaml")
 from ultralytics.nn.tasks import DetectionModel
 model.model = DetectionModel("yolo11n.yaml", ch=1, verbose=False)
@@ -119,6 +120,7 @@ def run_suite(suite: Path, folder: Path, tests: str, ckpt: str | None) -> dict[s
     plugins = folder / f"plugins-{name}"
     plugins.mkdir(exist_ok=True)
     environment = {**os.environ, "YOLO_CONFIG_DIR": str(folder / "config"), "YOLO_AUTOINSTALL": "false"}
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     environment["PYTHONPATH"] = os.pathsep.join([str(plugins), str(suite), str(Path(__file__).parents[1])])
     if ckpt:
         (plugins / "sitecustomize.py").write_text(hook.WATCHER, encoding="utf-8")
@@ -148,7 +150,7 @@ def main() -> None:
     write_data(folder / "datasets")
     environment = {**os.environ, "YOLO_CONFIG_DIR": str(folder / "config")}
     (folder / "weights").mkdir()
-    subprocess.run([sys.executable, "-c", PREPARE, str(folder), ",".join(STEMS)], check=True, env=environment)
+    subprocess.run([sys.executable, "-c", PREPARE, str(folder), ",".join(WEIGHTS)], check=True, env=environment)
     suite = fetch(folder)
     stock = run_suite(suite, folder, options["tests"], None)
     planned = run_suite(suite, folder, options["tests"], options["ckpt"])
