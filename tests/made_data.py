@@ -40,3 +40,13 @@ def arguments(made_data: Path, tmp_path: Path) -> dict[str, Any]:
         "data": str(made_data), "imgsz": 96, "batch": 2, "epochs": 2, "device": "cpu", "workers": 0, "amp": False,
         "plots": False, "project": str(tmp_path), "name": "run", "exist_ok": True, "verbose": False,
     }  # fmt: skip
+
+
+@pytest.fixture
+def own_callbacks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[object]]:
+    """The host's default callbacks, for this test alone."""
+    from ultralytics.utils.callbacks import base
+
+    own = {k: list(v) for k, v in base.default_callbacks.items()}
+    monkeypatch.setattr(base, "default_callbacks", own)
+    return own

@@ -53,11 +53,9 @@ def test_wrong_requests_get_one_line_and_status_2(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
+    own_callbacks: object,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    from ultralytics.utils import callbacks
-
-    monkeypatch.setattr(callbacks, "default_callbacks", {k: list(v) for k, v in callbacks.default_callbacks.items()})
     status, out, err = run(*arguments, capsys=capsys)
     assert status == 2
     assert out == ""

@@ -10,28 +10,20 @@ from yolo_ckpt.errors import RequestError, SettingsError
 from yolo_ckpt.integration import PlanCallback
 from yolo_ckpt.integration.shell import merge_equals, planned
 
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[object]]:
-    """The host's default callbacks, for this test alone."""
-    from ultralytics.utils import callbacks
-
-    own = {k: list(v) for k, v in callbacks.default_callbacks.items()}
-    monkeypatch.setattr(callbacks, "default_callbacks", own)
-    return own
+pytestmark = pytest.mark.usefixtures("own_callbacks")
 
 
-def ours(registered: dict[str, list[object]]) -> PlanCallback | None:
-    return next((c for c in registered["on_pretrain_routine_start"] if isinstance(c, PlanCallback)), None)
+def ours(own_callbacks: dict[str, list[object]]) -> PlanCallback | None:
+    return next((c for c in own_callbacks["on_pretrain_routine_start"] if isinstance(c, PlanCallback)), None)
 
 
 @pytest.mark.parametrize(
     "spelling",
     [["ckpt=full"], ["--ckpt=full"], ["ckpt", "=", "full"], ["ckpt=", "full"], ["ckpt", "=full"], ["ckpt=full,"]],
 )
-def test_spellings(spelling: list[str], registered: dict[str, list[object]]) -> None:
+def test_spellings(spelling: list[str], own_callbacks: dict[str, list[object]]) -> None:
     with planned(["train", "imgsz", "=", "64", *spelling, "epochs=1"], ckpt=None) as rest:
-        callback = ours(registered)
+        callback = ours(own_callbacks)
         assert callback is not None
         assert callback.settings.ckpt == "full"
     assert rest == ["train", "imgsz", "=", "64", "epochs=1"]
@@ -42,12 +34,12 @@ def test_other_arguments_are_not_touched() -> None:
     assert merge_equals(arguments) == arguments
 
 
-def test_flags_in_a_file(tmp_path: Path, registered: dict[str, list[object]]) -> None:
+def test_flags_in_a_file(tmp_path: Path, own_callbacks: dict[str, list[object]]) -> None:
     """The host gets the file without them; the command line wins."""
     file = tmp_path / "mine.yaml"
     file.write_text("imgsz: 64\nckpt: full\nckpt_stages: [0, 1]\n", encoding="utf-8")
     with planned(["train", f"cfg={file}", "ckpt=selective"], ckpt="auto") as rest:
-        callback = ours(registered)
+        callback = ours(own_callbacks)
         assert callback is not None
         assert (callback.settings.ckpt, callback.settings.ckpt_stages) == ("selective", "0,1")
         copy = Path(rest[1].removeprefix("cfg="))
@@ -75,9 +67,9 @@ def test_wrong_files(text: str, says: str, tmp_path: Path) -> None:
         pass
 
 
-def test_no_flag_plans_only_what_is_resumed(registered: dict[str, list[object]]) -> None:
+def test_no_flag_plans_only_what_is_resumed(own_callbacks: dict[str, list[object]]) -> None:
     with planned(["train", "resume"], ckpt=None):
-        callback = ours(registered)
+        callback = ours(own_callbacks)
         assert callback is not None
         assert callback.resumed_only
 

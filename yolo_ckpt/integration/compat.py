@@ -28,10 +28,11 @@ def host_version() -> str:
 
 
 def default_callbacks() -> dict[str, list[Callable[[Any], None]]]:
-    """The callbacks that every new `YOLO` object starts with."""
-    from ultralytics.utils import callbacks
+    """The callbacks that every new `YOLO` object starts with: those of the module that copies them, since the host's
+    AMP check leaves another dictionary under the package's name."""
+    from ultralytics.utils.callbacks import base
 
-    return callbacks.default_callbacks  # type: ignore[no-any-return]
+    return base.default_callbacks  # type: ignore[no-any-return]
 
 
 def arguments() -> list[str]:
