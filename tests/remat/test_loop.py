@@ -84,4 +84,4 @@ def test_another_loop_is_left_alone() -> None:
     assert not is_known_loop(Other._predict_once)
     assert not is_known_loop(None)
     rtdetr = host_model("rtdetr-l.yaml")
-    assert yolo_ckpt.apply(rtdetr, yolo_ckpt.plan(rtdetr, imgsz=64, batch=1, ckpt="full"))(torch.rand(1, 3, 64, 64))
+    assert yolo_ckpt.apply(rtdetr, yolo_ckpt.plan(rtdetr, imgsz=160, batch=1, ckpt="full"))(torch.rand(1, 3, 160, 160))

@@ -40,13 +40,13 @@ def deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-def trained(model: nn.Module) -> Any:
+def trained(model: nn.Module, size: int = 64) -> Any:
     from ultralytics.cfg import get_cfg
 
     model.args, model.nc = get_cfg(), 80
     losses: list[list[Tensor]] = []
     for _ in range(2):
-        loss, items = model(batch_of())
+        loss, items = model(batch_of(size=size))
         loss.sum().backward()
         losses.append([loss.detach(), *items.values()])
     return snapshot(model, losses)
@@ -57,10 +57,11 @@ def trained(model: nn.Module) -> Any:
 def test_the_hosts_losses_are_the_same(name: str, ckpt: str, deterministic: None) -> None:
     model = host_model(name)
     stock = copy.deepcopy(model)
+    size = 160 if "rtdetr" in name else 64  # its 300 queries need as many places
     torch.manual_seed(1)
-    expected = trained(stock)
+    expected = trained(stock, size)
     torch.manual_seed(1)
-    assert first_difference(expected, trained(planned(model, ckpt))) is None
+    assert first_difference(expected, trained(planned(model, ckpt), size)) is None
 
 
 def held_bytes(loss: Callable[[Tensor], Tensor], source: Tensor, *, keep: bool) -> int:
