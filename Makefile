@@ -6,7 +6,7 @@ DATA := data/aerial-trees
 DEMO := runs/demo
 CKPT ?= full
 
-.PHONY: demo test check clean
+.PHONY: demo test check compat clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,10 @@ check: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The tests that touch the host, on the oldest version of it, one in the middle and the newest.
+compat: $(VENV)/.ready
+	$(BIN)/python benchmarks/compat.py
 
 clean:
 	rm -rf $(VENV) runs data .mypy_cache .pytest_cache .ruff_cache
