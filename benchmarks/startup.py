@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from yolo_ckpt.integration.hook import MODULE, WATCHER
+from yolo_ckpt.integration.hook import FILE, STARTUP
 
 
 def start_ms(python: Path) -> float:
@@ -33,9 +33,8 @@ def environment(folder: Path, *, hook: bool) -> Path:
     where = [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]
     site = Path(subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip())
     if hook:
-        (site / f"{MODULE}.py").write_text(WATCHER, encoding="utf-8")
-        (site / f"{MODULE}.pth").write_text(f"import {MODULE}\n", encoding="utf-8")
-    start_ms(python)  # compiles the module
+        (site / FILE).write_text(STARTUP, encoding="utf-8")
+    start_ms(python)
     return python
 
 

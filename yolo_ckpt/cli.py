@@ -87,7 +87,7 @@ def _status(arguments: Sequence[str]) -> int:
     record = {
         "enabled": hook.is_enabled(),
         "environment": str(hook.folder()),
-        "startup_us": round(hook.import_cost_us(), 1),
+        "startup_us": round(hook.startup_us(), 1),
         "versions": installed(),
     }
     if "format=json" in arguments:

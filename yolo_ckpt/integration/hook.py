@@ -1,8 +1,8 @@
 """What `yolo-ckpt enable` puts into an environment, so that the plain `yolo` command knows our flags.
 
-A start-up file (.pth) makes Python import one small module, which waits for `ultralytics.cfg` to be imported and does
-nothing else. When that happens, the host's `entrypoint` is wrapped: it takes our flags out of its arguments and calls
-the original. The environment variable YOLO_CKPT can hold flags for every training of a process. Without this package
+A start-up file (.pth) makes Python run a few lines, which wait for `ultralytics.cfg` to be imported and do nothing
+else. When that happens, the host's `entrypoint` is wrapped: it takes our flags out of its arguments and calls the
+original. The environment variable YOLO_CKPT can hold flags for every training of a process. Without this package
 (uninstalled, but not disabled) the host stays as it is.
 """
 
@@ -14,46 +14,33 @@ import os
 import sys
 import sysconfig
 import timeit
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from yolo_ckpt.errors import RequestError, SettingsError, YoloCkptError
+from yolo_ckpt.reporting import write_whole
 from yolo_ckpt.settings import Settings, split_flags
 
 VARIABLE = "YOLO_CKPT"  # flags for every training of a process, where the hook is enabled
-MODULE = "_yolo_ckpt_startup"
-WATCHER = '''\
-"""Written by `yolo-ckpt enable`, removed by `yolo-ckpt disable`: lets the `yolo` command take ckpt= flags."""
-
+FILE = "yolo_ckpt_startup.pth"
+WATCHER = """\
 import sys
-
-
-class Watcher:
-    """Does nothing until ultralytics.cfg is imported."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "ultralytics.cfg":
-            return None
-        sys.meta_path.remove(self)
-        from importlib.util import find_spec
-
-        if find_spec("yolo_ckpt") is None:
-            return None
-        spec = find_spec(name)
-        execute = spec.loader.exec_module
-
-        def exec_module(module):
-            execute(module)
-            from yolo_ckpt.integration.hook import wrap
-
-            wrap(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-sys.meta_path.insert(0, Watcher())
-'''
+class YoloCkptWatcher:
+ def find_spec(self, name, path=None, target=None):
+  if name == "ultralytics.cfg":
+   import sys
+   from importlib.util import find_spec
+   sys.meta_path.remove(self)
+   if find_spec("yolo_ckpt"):
+    from yolo_ckpt.integration.hook import wrapping_spec
+    return wrapping_spec(name)
+if type(sys.meta_path[0]).__name__ != "YoloCkptWatcher": sys.meta_path.insert(0, YoloCkptWatcher())
+"""
+# Python runs the lines of a .pth file that begin with `import`. All is in one line, since importing a module this early
+# costs two milliseconds for listing the folders of the standard library. Virtual environments run it twice.
+STARTUP = f"import sys; exec({WATCHER!r})\n"
 
 
 def folder() -> Path:
@@ -61,59 +48,50 @@ def folder() -> Path:
     return Path(sysconfig.get_paths()["purelib"])
 
 
-def files() -> tuple[Path, Path]:
-    """The module, and the start-up file that imports it."""
-    return folder() / f"{MODULE}.py", folder() / f"{MODULE}.pth"
+def file() -> Path:
+    """The start-up file."""
+    return folder() / FILE
 
 
 def enable() -> bool:
-    """Write both files; False when they were there already.
+    """Write the start-up file; False when it was there already.
 
     Raises:
         YoloCkptError: The folder cannot be written.
     """
-    module, startup = files()
     if is_enabled():
         return False
     try:
-        module.write_text(WATCHER, encoding="utf-8")
-        startup.write_text(f"import {MODULE}\n", encoding="utf-8")  # last: it must not name a module that is missing
+        write_whole(file(), STARTUP)
     except OSError as error:
-        disable()
         raise _refused(error) from error
     return True
 
 
 def disable() -> bool:
-    """Remove everything that `enable` wrote or caused; False when there was nothing.
+    """Remove the start-up file; False when there was none.
 
     Raises:
-        YoloCkptError: A file cannot be removed.
+        YoloCkptError: It cannot be removed.
     """
-    module, startup = files()
-    cached = Path(importlib.util.cache_from_source(str(module)))
-    compiled = list(cached.parent.glob(f"{MODULE}.*.pyc"))
-    found = [path for path in (startup, module, *compiled) if path.exists()]
+    found = file().exists()
     try:
-        for path in found:
-            path.unlink()
+        file().unlink(missing_ok=True)
     except OSError as error:
         raise _refused(error) from error
-    return bool(found)
+    return found
 
 
 def is_enabled() -> bool:
-    """True when both files are there and are what this version writes."""
-    module, startup = files()
-    return startup.is_file() and module.is_file() and module.read_text(encoding="utf-8") == WATCHER
+    """True when the file is there and is what this version writes."""
+    return file().is_file() and file().read_text(encoding="utf-8") == STARTUP
 
 
-def import_cost_us() -> float:
-    """Microseconds that the start-up module takes from its compiled form: the best of several runs of its code."""
-    code = compile(WATCHER, MODULE, "exec")
+def startup_us() -> float:
+    """Microseconds that the line takes, compiling included: the best of several runs."""
     before = list(sys.meta_path)
     try:
-        return min(timeit.repeat(lambda: exec(code, {"__name__": MODULE}), number=1, repeat=50)) * 1e6
+        return min(timeit.repeat(lambda: exec(STARTUP, {}), number=1, repeat=50)) * 1e6
     finally:
         sys.meta_path[:] = before
 
@@ -134,9 +112,26 @@ def _register_from_environment() -> None:
         register_default(Settings.from_mapping(ours))
 
 
+def wrapping_spec(name: str) -> ModuleSpec | None:
+    """How to import the module `name` of the host so that it is wrapped once it is there."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return spec
+    execute = spec.loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        wrap(module)
+
+    spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+    return spec
+
+
 def wrap(cfg: Any) -> None:
     """Make the host's `entrypoint` take our flags, and take those in the environment for every training here."""
     original = cfg.entrypoint
+    if hasattr(original, "__wrapped__"):
+        return
     try:
         _register_from_environment()
     except RequestError as error:
