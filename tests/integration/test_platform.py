@@ -22,8 +22,9 @@ import torch
 pytest.importorskip("ultralytics_platform")
 ROOT = Path(__file__).parents[2]
 TRAIN = """
-import sys
-from ultralytics import YOLO
+import os, sys
+from ultralytics import YOLO, settings
+settings.update(runs_dir=os.getcwd())  # by default the repository that the host is installed in, if there is one
 yolo = YOLO("yolo26n.yaml")
 if sys.argv.pop() == "full":
     import yolo_ckpt
