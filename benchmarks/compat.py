@@ -16,6 +16,8 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
+from environments import new_environment
+
 ROOT = Path(__file__).parents[1]
 TESTS = (
     "tests/test_attachment.py",
@@ -30,10 +32,7 @@ TESTS = (
 
 def environment(folder: Path, version: str) -> Path:
     """The Python of an environment with this version of ultralytics, and everything else from the running one."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    python = folder / "bin" / "python"
-    where = [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]
-    site = Path(subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip())
+    python, site = new_environment(folder)
     (site / "shared.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n{ROOT}\n", encoding="utf-8")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site]
     subprocess.run([*install, f"ultralytics=={version}"], check=True, stderr=subprocess.DEVNULL)

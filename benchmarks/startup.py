@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from environments import new_environment
+
 from yolo_ckpt.integration.hook import FILE, STARTUP
 
 
@@ -28,10 +30,7 @@ def start_ms(python: Path) -> float:
 
 def environment(folder: Path, *, hook: bool) -> Path:
     """The Python of a new environment."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    python = folder / "bin" / "python"
-    where = [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]
-    site = Path(subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip())
+    python, site = new_environment(folder)
     if hook:
         (site / FILE).write_text(STARTUP, encoding="utf-8")
     start_ms(python)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from torch import nn
 
 import yolo_ckpt
 from tests.conftest import both_modes, host_model, plain_step, toy
+from yolo_ckpt import attachment
 from yolo_ckpt.attachment import is_planned
 
 LOAD_BLOCKED = """
@@ -138,3 +140,47 @@ def test_fuse_after_training_still_works() -> None:
     stock = copy.deepcopy(model).eval().fuse(verbose=False)(images)[0]
     fused = planned(model).eval().fuse(verbose=False)(images)[0]
     assert torch.equal(stock, fused)
+
+
+def one_loss(model: nn.Module) -> torch.Tensor:
+    """The loss of one image with one box, through the model's own criterion."""
+    from ultralytics.cfg import get_cfg
+
+    model.args = get_cfg()
+    box = torch.full((1, 4), 0.5)
+    batch = {"img": torch.rand(1, 3, 64, 64), "cls": torch.zeros(1, 1), "bboxes": box, "batch_idx": torch.zeros(1)}
+    return model(batch)[0].sum()
+
+
+def test_a_planned_model_runs_the_engines_loop_and_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    for name in ("stage_loop", "run_loss"):
+        original = getattr(attachment, name)
+        monkeypatch.setattr(attachment, name, lambda *a, n=name, o=original: (called.append(n), o(*a))[1])
+    one_loss(host_model("yolo26n.yaml")).backward()
+    assert called == []
+    one_loss(planned(host_model("yolo26n.yaml"))).backward()
+    assert called == ["stage_loop", "run_loss"]
+
+
+@pytest.mark.parametrize("wrapped", ["function", "method", "partial"])
+def test_a_criterion_that_cannot_change_its_class_stays(wrapped: str) -> None:
+    model = host_model("yolo26n.yaml")
+    own = model.init_criterion
+    from ultralytics.cfg import get_cfg
+
+    model.args = get_cfg()
+    made = own()
+
+    def function(predictions: object, batch: object) -> object:
+        return made(predictions, batch)
+
+    criteria = {
+        "function": function,
+        "method": made.__call__,
+        "partial": functools.partial(made),
+    }
+    model.criterion = criteria[wrapped]
+    one_loss(planned(model)).backward()
+    assert model.criterion is criteria[wrapped]
+    yolo_ckpt.remove(model)

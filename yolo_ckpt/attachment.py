@@ -146,10 +146,11 @@ def _give(thing: Any, *roles: type) -> None:
 
 
 def _plan_loss(criterion: Any) -> None:
-    kind = _original(criterion)
+    """Give a criterion its role. One that is no object of a class with a `__call__` written in Python (a function, a
+    bound method, a partial) cannot change its class, and stays as it is."""
     if isinstance(criterion, nn.Module):
         _give(criterion, _LossModule)
-    elif "__call__" in dir(kind) and hasattr(criterion, "__dict__") and not isinstance(criterion, FunctionType):
+    elif isinstance(_original(criterion).__call__, FunctionType) and hasattr(criterion, "__dict__"):
         _give(criterion, _LossCall)
 
 

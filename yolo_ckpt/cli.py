@@ -84,18 +84,19 @@ def _status(arguments: Sequence[str]) -> int:
     from yolo_ckpt.integration.versions import installed
 
     _nothing_more("status", [a for a in arguments if a not in ("format=json", "format=table")])
+    versions = installed()
     record = {
         "enabled": hook.is_enabled(),
         "environment": str(hook.folder()),
         "startup_us": round(hook.startup_us(), 1),
-        "versions": installed(),
+        "versions": versions,
     }
     if "format=json" in arguments:
         print(json.dumps(record))
         return 0
     print(f"{'enabled' if record['enabled'] else 'not enabled'} in {record['environment']}")
     print(f"start-up cost where enabled: about {record['startup_us']:.0f} microseconds of each Python start")
-    print(", ".join(f"{name} {version}" for name, version in installed().items()))
+    print(", ".join(f"{name} {version}" for name, version in versions.items()))
     return 0
 
 

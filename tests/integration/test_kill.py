@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -27,8 +28,6 @@ yolo.train(**arguments)
 
 
 def test_killed_and_resumed(arguments: dict[str, Any]) -> None:
-    import json
-
     results = {}
     for ckpt in ("stock", "full"):
         given = {**arguments, "imgsz": 64, "epochs": 3, "project": f"{arguments['project']}/{ckpt}"}
@@ -51,3 +50,4 @@ def test_nothing_half_written_is_read(leftover: str, arguments: dict[str, Any]) 
     (folder / leftover).write_text("{", encoding="utf-8")
     train({**arguments, "imgsz": 64, "epochs": 1}, "full")
     assert (folder / "ckpt_report.json").is_file()
+    assert not (folder / leftover).exists()

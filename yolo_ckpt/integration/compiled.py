@@ -6,8 +6,6 @@ A compiled model cannot be recorded. The compiler keeps a share of the activatio
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
 from yolo_ckpt.integration import compat
@@ -44,7 +42,7 @@ class CompilerBudget:
                 warning=True,
             )
 
-    def restore(self, _: Any = None) -> None:
+    def restore(self) -> None:
         """Put back what was there."""
         from torch._functorch import config
 

@@ -27,7 +27,7 @@ VARIABLE = "YOLO_CKPT"  # flags for every training of a process, where the hook 
 FILE = "yolo_ckpt_startup.pth"
 WATCHER = """\
 import sys
-class YoloCkptWatcher:
+class Watcher:
  def find_spec(self, name, path=None, target=None):
   if name == "ultralytics.cfg":
    import sys
@@ -36,10 +36,10 @@ class YoloCkptWatcher:
    if find_spec("yolo_ckpt"):
     from yolo_ckpt.integration.hook import wrapping_spec
     return wrapping_spec(name)
-if type(sys.meta_path[0]).__name__ != "YoloCkptWatcher": sys.meta_path.insert(0, YoloCkptWatcher())
+sys.meta_path.insert(0, Watcher())
 """
 # Python runs the lines of a .pth file that begin with `import`. All is in one line, since importing a module this early
-# costs two milliseconds for listing the folders of the standard library. Virtual environments run it twice.
+# costs two milliseconds for listing the folders of the standard library.
 STARTUP = f"import sys; exec({WATCHER!r})\n"
 
 
@@ -131,7 +131,7 @@ def wrap(cfg: Any) -> None:
     """Make the host's `entrypoint` take our flags, and take those in the environment for every training here."""
     original = cfg.entrypoint
     if hasattr(original, "__wrapped__"):
-        return
+        return  # virtual environments run a start-up file twice
     try:
         _register_from_environment()
     except RequestError as error:
