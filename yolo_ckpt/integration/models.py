@@ -11,12 +11,13 @@ from yolo_ckpt.errors import RequestError
 
 
 def load_model(name: str, device: str) -> Any:
-    """The task model that `name` (a YAML of the host, or a weights file) describes, in train mode on `device`.
+    """The task model that `name` (a YAML of the host, or a weights file) describes, ready for a training step on `device`.
 
     Raises:
         RequestError: There is no such model, or it cannot be built.
     """
     from ultralytics import RTDETR, YOLO
+    from ultralytics.cfg import get_cfg
 
     with _quiet():
         try:
@@ -26,6 +27,7 @@ def load_model(name: str, device: str) -> Any:
             raise RequestError(
                 f"model={name} cannot be loaded ({reason[0]}); give a model YAML or a .pt file"
             ) from error
+    model.args, model.nc = get_cfg(), model.yaml["nc"]  # as the host's trainer sets them for the loss
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.dtype.is_floating_point)
     return model.train().to(device)
