@@ -49,8 +49,8 @@ def conv_block_forward(block: Any, box: list[Tensor]) -> Tensor | None:
     activation = activation_of(act)
     if activation is None or not can_fuse(bn, act):
         return None
-    direct = plain and not hooked(conv) and not torch._C._is_any_autocast_enabled()
-    y = None if direct else conv(box.pop())  # the recorder has to see the casts of autocast, and what a hook does
+    direct = plain and not hooked(conv) and _casts_weight_at_most(conv, box[0])
+    y = None if direct else conv(box.pop())  # the recorder has to see other casts, and what a hook does
     mode = pause()
     try:
         if y is None:
@@ -74,11 +74,22 @@ def conv_forward(conv: Any, x: Tensor) -> Tensor | None:
         resume(mode)
 
 
+def _casts_weight_at_most(conv: Any, x: Tensor) -> bool:
+    """True when autocast is off, or leaves `x` and finds nothing to cast but a trainable weight."""
+    if not torch._C._is_any_autocast_enabled():
+        return True
+    device = x.device.type
+    on = torch.is_autocast_enabled(device)
+    return on and x.dtype is torch.get_autocast_dtype(device) and conv.bias is None and conv.weight.requires_grad
+
+
 def _splits(conv: Any, x: Tensor) -> bool:
     return x.dim() == 4 and x.nbytes >= SPLIT_MIN_BYTES and x.requires_grad and conv.weight.requires_grad
 
 
 def _convolve(conv: Any, x: Tensor) -> Tensor:
+    if x.dtype is not conv.weight.dtype:
+        return _convolve_cast(conv, x)
     if _splits(conv, x):
         split: Tensor = SplitConv.apply(x, conv.weight, conv.bias, _geometry(conv))
         return split
@@ -86,6 +97,21 @@ def _convolve(conv: Any, x: Tensor) -> Tensor:
     if y.requires_grad:
         record_dear(y, lambda: (_CONVOLUTION, _arguments(conv, x)))
     return y
+
+
+def _convolve_cast(conv: Any, x: Tensor) -> Tensor:
+    """The convolution under autocast, which casts the weight, once for all its uses; `pack` meets that copy."""
+    state.casting = conv.weight
+    try:
+        y = nn.Conv2d.forward(conv, x)
+    finally:
+        state.casting = None
+    record_dear(y, lambda: (_convolve_as, (refer(x), refer(conv.weight), *_geometry(conv))))
+    return y
+
+
+def _convolve_as(x: Tensor, weight: Tensor, *geometry: Any) -> Tensor:
+    return _CONVOLUTION(x, weight.to(x.dtype), None, *geometry)  # type: ignore[no-any-return]
 
 
 def _is_small(conv: Any, x: Tensor) -> bool:

@@ -7,10 +7,11 @@ from torch import Tensor
 
 from yolo_ckpt.errors import RematError
 from yolo_ckpt.remat import registry
-from yolo_ckpt.remat.registry import costs_as_much, is_plain, lookup, root, settle
-from yolo_ckpt.remat.values import Value, evaluate, geometry_of, held_roots
+from yolo_ckpt.remat.registry import costs_as_much, is_plain, lookup, record, root, settle, state
+from yolo_ckpt.remat.values import Ref, Value, detached, evaluate, geometry_of, held_roots
 
 MAX_DEPTH = 32  # cheap operators replayed for one saved tensor; past that the tensor is kept
+CAST_MIN_BYTES = 1 << 19  # half-precision copies of smaller parameters are kept: there are many, and they hold little
 
 
 class Handle:
@@ -73,6 +74,8 @@ def pack(tensor: Tensor) -> Handle | Kept:
     if tensor.is_leaf and tensor.requires_grad:
         return Kept(tensor)  # a parameter: alive in any case
     value = lookup(tensor)
+    if value is None and state.casting is not None and tensor.grad_fn is not None:
+        value = _cast_of(state.casting, tensor)
     if value is None and is_plain(tensor) and tensor.untyped_storage().nbytes() >= registry.small_bytes:
         value = root(tensor, tensor)
     if value is None:
@@ -91,6 +94,21 @@ def pack(tensor: Tensor) -> Handle | Kept:
         below.pinned = True
     value.pinned = True
     return Handle(value, tensor)
+
+
+def _cast_of(parameter: Tensor, tensor: Tensor) -> Value | None:
+    """The recipe of autocast's copy of `parameter`, where `tensor` is that and worth it. The parameter is alive anyway."""
+    source = tensor.grad_fn.next_functions[0][0] if tensor.grad_fn.name() == "ToCopyBackward0" else None  # type: ignore[union-attr]
+    if getattr(source, "variable", None) is not parameter or tensor.nbytes < CAST_MIN_BYTES:
+        return None
+    below = lookup(parameter) or root(parameter, detached(parameter))
+    below.pinned = True
+    record(tensor, _cast, (Ref(below, geometry_of(parameter)), tensor.dtype))
+    return lookup(tensor)
+
+
+def _cast(parameter: Tensor, dtype: torch.dtype) -> Tensor:
+    return parameter.to(dtype)
 
 
 def unpack(packed: Handle | Kept) -> Tensor:
