@@ -54,6 +54,29 @@ def test_bf16_autocast(ckpt: str) -> None:
     assert_same_training(toy(16), ckpt, step)
 
 
+class Twice(nn.Module):
+    """One block, used twice: autocast casts its weight once for both."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.block = Block(c, c, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.block(self.block(x))
+
+
+@both_modes
+@pytest.mark.parametrize("cached", [True, False])
+def test_bf16_autocast_of_large_and_shared_weights(ckpt: str, cached: bool) -> None:
+    def step(model: nn.Module, i: int) -> list[Tensor]:
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=cached):
+            out = model(torch.rand(2, 3, 16, 16))
+        out.float().square().sum().backward()
+        return [out.detach().clone()]
+
+    assert_same_training(Staged(Block(3, 256), Twice(256), Block(256, 256, 3)), ckpt, step)
+
+
 @both_modes
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_other_dtypes(ckpt: str, dtype: torch.dtype) -> None:

@@ -47,8 +47,8 @@ def made_batch(model: nn.Module, *, imgsz: int, batch: int, objects: int, device
     return {"img": images, **{name: target.to(device) for name, target in targets.items()}}
 
 
-def _classes(model: nn.Module) -> int:
-    return int(getattr(model.model[-1], "nc", 0) or model.yaml["nc"])  # type: ignore[index,union-attr]
+def _classes(model: Any) -> int:
+    return int(getattr(model.model[-1], "nc", 0) or model.yaml["nc"])
 
 
 def _boxes(model: nn.Module, batch: int, _: int, objects: int, g: torch.Generator) -> Batch:
@@ -84,14 +84,14 @@ def _masks(model: nn.Module, batch: int, imgsz: int, objects: int, g: torch.Gene
 
 def _keypoints(model: nn.Module, batch: int, imgsz: int, objects: int, g: torch.Generator) -> Batch:
     made = _boxes(model, batch, imgsz, objects, g)
-    count, dims = model.model[-1].kpt_shape  # type: ignore[index,union-attr,misc]
+    count, dims = model.model[-1].kpt_shape  # type: ignore[index,union-attr]
     points = made["bboxes"][:, None, :2] + 0.02 * (torch.rand(batch * objects, count, 2, generator=g) - 0.5)
     seen = torch.full((batch * objects, count, dims - 2), 2.0)
     return {**made, "keypoints": torch.cat([points, seen], 2)}
 
 
 def _labels(model: nn.Module, batch: int, _: int, __: int, g: torch.Generator) -> Batch:
-    return {"cls": torch.randint(model.yaml["nc"], (batch,), generator=g)}  # type: ignore[index]
+    return {"cls": torch.randint(_classes(model), (batch,), generator=g)}
 
 
 def _class_map(model: nn.Module, batch: int, imgsz: int, _: int, g: torch.Generator) -> Batch:

@@ -33,7 +33,8 @@ def bench_model(
     amp: torch.dtype | None = None,
     rounds: int = 5,
 ) -> list[WayResult]:
-    """One training step of `model` (on the CPU) with its loss on `device`: stock, every plan of `plans`, and `peers`."""
+    """One training step of `model` (on the CPU) with its loss on `device`: stock, every plan of `plans`, and each of
+    `peers`."""
     ways = [Way(name=STOCK, prepare=lambda m: m)]
     ways += [Way(name=name, prepare=_planned(plan)) for name, plan in plans.items()]
     ways += [_PEERS[name](torch.device(device).type == "cuda") for name in peers]

@@ -11,7 +11,8 @@ from yolo_ckpt.errors import RequestError
 
 
 def load_model(name: str, device: str) -> Any:
-    """The task model that `name` (a YAML of the host, or a weights file) describes, ready for a training step on `device`.
+    """The task model that `name` (a YAML of the host, or a weights file) describes, ready for a training step with its
+    loss, on `device`.
 
     Raises:
         RequestError: There is no such model, or it cannot be built.

@@ -116,7 +116,7 @@ class _Trial:
         with LiveBytes() as live:
             live.add([*self.model.parameters(), *self.model.buffers(), *grads, *tensors_in(self.batch)])
             self.step()
-        return live.peak_bytes
+        return int(live.peak_bytes)
 
     def step_ms(self) -> float:
         """Milliseconds of a step: between two events on CUDA, by the clock elsewhere."""

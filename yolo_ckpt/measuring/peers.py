@@ -36,7 +36,7 @@ def compiled(model: Any, *, memory_budget: float) -> Forward:
     the first two calls. As the host does with `compile=True`, the loss stays outside."""
     from torch._functorch import config
 
-    fast = torch.compile(model)
+    fast: Any = torch.compile(model)
 
     def forward(batch: Any) -> Any:
         with config.patch(activation_memory_budget=memory_budget):

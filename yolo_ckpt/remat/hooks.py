@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -97,8 +99,10 @@ def pack(tensor: Tensor) -> Handle | Kept:
 
 
 def _cast_of(parameter: Tensor, tensor: Tensor) -> Value | None:
-    """The recipe of autocast's copy of `parameter`, where `tensor` is that and worth it. The parameter is alive anyway."""
-    source = tensor.grad_fn.next_functions[0][0] if tensor.grad_fn.name() == "ToCopyBackward0" else None  # type: ignore[union-attr]
+    """The recipe of autocast's copy of `parameter`, where `tensor` is that copy and worth it: the parameter is alive
+    anyway."""
+    node: Any = tensor.grad_fn
+    source = node.next_functions[0][0] if node.name() == "ToCopyBackward0" else None
     if getattr(source, "variable", None) is not parameter or tensor.nbytes < CAST_MIN_BYTES:
         return None
     below = lookup(parameter) or root(parameter, detached(parameter))
