@@ -24,14 +24,12 @@ import torch
 
 import yolo_ckpt
 from yolo_ckpt.integration.batches import made_batch
-from yolo_ckpt.integration.bench import PEERS, STOCK, bench_model
+from yolo_ckpt.integration.bench import AMP, MODES, PEERS, STOCK, bench_model
 from yolo_ckpt.integration.models import load_model
 from yolo_ckpt.integration.versions import installed
 from yolo_ckpt.measuring import WayResult
 from yolo_ckpt.reporting import write_whole
 
-AMP = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
-MODES = ("selective", "full")
 EAGER = PEERS[:2]
 OBJECTS = 30
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from yolo_ckpt import cli
+from yolo_ckpt import cli, helptext
 
 
 def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -25,9 +25,40 @@ def test_help_fits_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_each_command_has_its_own_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(command, "--help", capsys=capsys)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"yolo-ckpt {command}")
+    assert max(map(len, out.splitlines())) <= 80
+    assert command in helptext.PROGRAM
+
+
+def test_bench_is_json_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("model=yolo26n.yaml", "imgsz=64", "rounds=1", "ways=full,torch.utils.checkpoint", "format=json")
+    status, out, _ = run("bench", *given, capsys=capsys)
+    stock, full, checkpoint = json.loads(out)
+    assert status == 0
+    assert [w["way"] for w in (stock, full, checkpoint)] == ["stock", "full", "torch.utils.checkpoint"]
+    assert full["difference"] is None
+    assert checkpoint["difference"]
+
+
+def test_bench_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(
+        "bench", "model=yolo26n.yaml", "imgsz=64", "rounds=1", "ways=torch.utils.checkpoint", "amp=bf16", capsys=capsys
+    )
+    assert status == 0
+    assert "torch.utils.checkpoint is not the same training: buffer" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (("bench", "model=yolo26n.yaml", "ways=magic"), "ways=magic"),
+        (("bench", "model=yolo26n.yaml", "amp=int8"), "amp=int8"),
+        (("bench", "model=yolo26n.yaml", "device=meta"), "device=meta"),
+        (("bench", "model=yolo26n.yaml", "objects=some"), "objects=some"),
         (("plan", "model=yolo26n.yaml", "ckpt=fast"), "ckpt=fast"),
         (("plan", "model=yolo26n.yaml", "ckpt_stages=99"), "ckpt_stages=99"),
         (("plan", "model=yolo26n.yaml", "ckpt_stages=-1"), "ckpt_stages=-1"),

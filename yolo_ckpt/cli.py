@@ -9,33 +9,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from yolo_ckpt import helptext
 from yolo_ckpt.errors import RequestError, SettingsError, YoloCkptError
 from yolo_ckpt.settings import Settings, flags, split_flags
 
-HELP = """\
-yolo-ckpt: train Ultralytics YOLO at full resolution in less memory
-
-  yolo-ckpt train ARGS [ckpt=...]       train; ARGS are what `yolo train` takes
-  yolo-ckpt plan model= imgsz= batch=   the plan per stage, simulated peak
-  yolo-ckpt verify model= imgsz=        prove here that the plan changes no bit
-  yolo-ckpt sample aerial dir=          a real data set to try it on
-
-flags (all commands):
-  ckpt=off|selective|full|auto|PLAN.json  what to recompute (default auto)
-  ckpt_stages=all|backbone|neck|head|0-8|0,2,4|C3k2
-  ckpt_budget=22GiB|75%                   checked, not used yet
-  format=table|json                       plan and verify
-
-example:
-  yolo-ckpt train model=yolo26m.yaml data=my.yaml imgsz=2048 ckpt=full
-"""
+_HELP = {"help", "-h", "--help"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] in ("help", "-h", "--help"):
-        print(HELP, end="")
+    if not arguments or arguments[0] in _HELP:
+        print(helptext.PROGRAM, end="")
         return 0
     if arguments[0] in ("version", "-V", "--version"):
         import yolo_ckpt
@@ -43,6 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(yolo_ckpt.__version__)
         return 0
     command = COMMANDS.get(arguments[0])
+    if command is not None and _HELP & set(arguments[1:]):
+        print(helptext.COMMANDS[arguments[0]], end="")
+        return 0
     try:
         if command is None:
             raise SettingsError(f"{arguments[0]} is not a command; use one of {', '.join(COMMANDS)}")
@@ -139,6 +127,26 @@ def _verify(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _bench(arguments: Sequence[str]) -> int:
+    request = _Request.parse(
+        arguments, imgsz="640", batch="2", device="cpu", amp="fp32", objects="30", rounds="5", ways=""
+    )
+    from yolo_ckpt.integration import bench
+    from yolo_ckpt.reporting.tables import print_bench
+
+    options = request.options
+    results = bench.run_request(
+        request.model("cpu"), request.flags, ways=options["ways"], imgsz=request.imgsz, batch=request.batch,
+        objects=_positive("objects", options["objects"]), rounds=_positive("rounds", options["rounds"]),
+        device=options["device"], amp=options["amp"],
+    )  # fmt: skip
+    if request.json:
+        print(json.dumps([_record(result) for result in results]))
+    else:
+        print_bench(results)
+    return 0
+
+
 def _sample(arguments: Sequence[str]) -> int:
     from yolo_ckpt.data.samples import SAMPLES, write_sample
 
@@ -206,6 +214,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "plan": _plan,
     "verify": _verify,
+    "bench": _bench,
     "sample": _sample,
     "enable": _enable,
     "disable": _disable,

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from yolo_ckpt import attachment
+from yolo_ckpt.errors import SettingsError
 from yolo_ckpt.integration.batches import made_batch
 from yolo_ckpt.measuring import WayResult, run_bench
 from yolo_ckpt.measuring.bench import Way
 from yolo_ckpt.measuring.peers import checkpoint_stages, compiled, saved_on_cpu
 from yolo_ckpt.plan import Plan
+from yolo_ckpt.planner import make_plan
+from yolo_ckpt.settings import Settings
 from yolo_ckpt.stages import stages_of
 
 STOCK = "stock"
 PEERS = ("torch.utils.checkpoint", "save_on_cpu", "torch.compile")
+MODES = ("selective", "full")
 COMPILE_BUDGET = 0.5
+AMP = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def bench_model(
@@ -42,6 +47,54 @@ def bench_model(
     return run_bench(model, ways, data, amp=amp, rounds=rounds)
 
 
+def run_request(
+    model: nn.Module,
+    flags: Mapping[str, str],
+    *,
+    ways: str,
+    imgsz: int,
+    batch: int,
+    objects: int,
+    rounds: int,
+    device: str,
+    amp: str,
+) -> list[WayResult]:
+    """What `yolo-ckpt bench` asks for; `ways` are names with commas between them, or empty for all. A `ckpt` among
+    `flags` is one more way, under that name.
+
+    Raises:
+        SettingsError: A way, a precision or a device is not known, or a flag is wrong.
+    """
+    modes = list(dict.fromkeys([*MODES, *filter(None, [flags.get("ckpt")])]))
+    names = [w.strip() for w in ways.split(",") if w.strip()] or [*modes, *PEERS]
+    wrong = next((name for name in names if name not in (*modes, *PEERS)), None)
+    if wrong is not None:
+        raise SettingsError(f"ways={wrong} is not known; use some of {', '.join((*modes, *PEERS))}")
+    if amp not in AMP:
+        raise SettingsError(f"amp={amp} is not known; use one of {', '.join(AMP)}")
+    rest = {name: value for name, value in flags.items() if name != "ckpt"}
+    plans = {n: make_plan(model, Settings.from_mapping({**rest, "ckpt": n}), imgsz=imgsz, batch=batch) for n in modes}
+    return bench_model(
+        model, {n: p for n, p in plans.items() if n in names}, imgsz=imgsz, batch=batch, objects=objects,
+        device=_device(device), peers=[name for name in names if name in PEERS], amp=AMP[amp], rounds=rounds,
+    )  # fmt: skip
+
+
+def _device(name: str) -> str:
+    """`0` as the host writes it, or a name of torch's.
+
+    Raises:
+        SettingsError: There is no such device here.
+    """
+    try:
+        device = torch.device("cuda", int(name)) if name.isdecimal() else torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise SettingsError(f"device={name} cannot be used ({reason}); use cpu, or the number of a GPU") from error
+    return str(device)
+
+
 def _planned(plan: Plan) -> Callable[[Any], Any]:
     return lambda model: attachment.apply(model, plan)
 
@@ -55,7 +108,7 @@ def _checkpointed(_: bool) -> Way:
 
 
 def _on_cpu(cuda: bool) -> Way:
-    return Way(name="save_on_cpu", prepare=lambda model: saved_on_cpu(model, pinned=cuda))
+    return Way(name="save_on_cpu", prepare=lambda model: saved_on_cpu(model, pinned=cuda), traceable=not cuda)
 
 
 def _compiled(_: bool) -> Way:

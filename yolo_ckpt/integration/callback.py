@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from yolo_ckpt.errors import RequestError
+from yolo_ckpt.integration.attached import extend_object
 from yolo_ckpt.settings import Settings
 
 START = "on_pretrain_routine_start"  # before there is a model; only in the process that logs
@@ -74,7 +75,8 @@ def attach(yolo: Yolo, ckpt: str = "auto", **settings: Any) -> Yolo:
     registered = getattr(yolo, "callbacks", None)
     if registered is None or not hasattr(yolo, "add_callback"):
         raise RequestError(f"attach needs an ultralytics YOLO or RTDETR object, got {type(yolo).__name__}")
-    _replace(registered, callback)
+    register(registered, callback)
+    extend_object(yolo)
     return yolo
 
 
@@ -82,10 +84,16 @@ def register_default(settings: Settings, *, resumed_only: bool = False) -> None:
     """Register the callback for every `YOLO` object that this process makes from now on."""
     from yolo_ckpt.integration import compat
 
-    _replace(compat.default_callbacks(), PlanCallback(settings, resumed_only))
+    register(compat.default_callbacks(), PlanCallback(settings, resumed_only))
 
 
-def _replace(registered: Any, callback: PlanCallback) -> None:
+def callback_of(yolo: Any) -> PlanCallback | None:
+    """Our callback on `yolo`."""
+    return next((f for f in yolo.callbacks.get(START, ()) if isinstance(f, PlanCallback)), None)
+
+
+def register(registered: Any, callback: PlanCallback) -> None:
+    """Put `callback` among the `registered` ones, instead of any other of its kind."""
     for event, function in ((START, callback), (END, callback.share)):
         others = [f for f in registered[event] if not isinstance(getattr(f, "__self__", f), PlanCallback)]
-        registered[event] = [*others, function]
+        registered[event] = [function, *others]  # first: the host's `reset_callbacks` keeps the first default alone

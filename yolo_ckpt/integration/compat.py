@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 PREFIX = "Checkpoint: "
@@ -59,6 +60,24 @@ def call_entrypoint(entrypoint: Callable[[], None], given: Sequence[str]) -> Non
         entrypoint()
     finally:
         line[:] = before
+
+
+@contextlib.contextmanager
+def command_line_of_children(command: list[str]) -> Iterator[None]:
+    """Start the trainings that the host gives a process of their own (tuning, lists of data sets) with `command`, which
+    has to take what the host's own command takes; without effect where this version of the host has none."""
+    from ultralytics.engine import trainer
+
+    name = "_YOLO_CLI_COMMAND"
+    before = getattr(trainer, name, None)
+    if before is None:
+        yield
+        return
+    setattr(trainer, name, command)
+    try:
+        yield
+    finally:
+        setattr(trainer, name, before)
 
 
 def missing_seams(trainer: Any) -> list[str]:

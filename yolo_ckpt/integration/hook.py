@@ -19,11 +19,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from yolo_ckpt.errors import RequestError, SettingsError, YoloCkptError
+from yolo_ckpt.errors import RequestError, YoloCkptError
 from yolo_ckpt.reporting import write_whole
-from yolo_ckpt.settings import Settings, split_flags
+from yolo_ckpt.settings import Settings
 
-VARIABLE = "YOLO_CKPT"  # flags for every training of a process, where the hook is enabled
+VARIABLE = "YOLO_CKPT"  # as in children.py, which is not imported before it is needed
 FILE = "yolo_ckpt_startup.pth"
 WATCHER = """\
 import sys
@@ -102,14 +102,11 @@ def _refused(error: OSError) -> YoloCkptError:
 
 def _register_from_environment() -> None:
     """Processes that the host starts by itself (tuning) get no flags on their command line."""
-    flags = os.environ.get(VARIABLE, "").split()
-    if flags:
+    if os.environ.get(VARIABLE):
         from yolo_ckpt.integration import register_default
+        from yolo_ckpt.integration.children import flags_of_environment
 
-        ours, rest = split_flags(flags)
-        if rest:
-            raise SettingsError(f"{rest[0]} is not a flag; write for example {VARIABLE}='ckpt=full ckpt_stages=0-8'")
-        register_default(Settings.from_mapping(ours))
+        register_default(Settings.from_mapping(flags_of_environment()))
 
 
 def wrapping_spec(name: str) -> ModuleSpec | None:

@@ -11,6 +11,7 @@ import yaml
 
 from yolo_ckpt.errors import RequestError, SettingsError
 from yolo_ckpt.integration import compat, register_default
+from yolo_ckpt.integration.children import flags_of_environment, planned_children
 from yolo_ckpt.settings import Settings, split_flags
 
 
@@ -37,11 +38,19 @@ def planned(arguments: Sequence[str], *, ckpt: str | None) -> Iterator[list[str]
         if ours and not trains:
             name, value = next(iter(ours.items()))
             raise SettingsError(f"{name}={value} works in training; use it with train, or leave it out")
-        if ours or (ckpt is not None and trains):
-            register_default(Settings.from_mapping({"ckpt": ckpt or "auto", **ours}))
-        elif trains:
-            register_default(Settings(ckpt="auto"), resumed_only=True)
+        if trains:
+            _register({**flags_of_environment(), **ours}, ckpt, stack)
         yield rest
+
+
+def _register(flags: dict[str, str], ckpt: str | None, stack: contextlib.ExitStack) -> None:
+    """Plan the trainings of this process, and of those that the host starts for it."""
+    if not flags and ckpt is None:
+        register_default(Settings(ckpt="auto"), resumed_only=True)
+        return
+    settings = Settings.from_mapping({"ckpt": ckpt or "auto", **flags})
+    register_default(settings)
+    stack.enter_context(planned_children(settings))
 
 
 def merge_equals(arguments: Sequence[str]) -> list[str]:

@@ -35,7 +35,7 @@ class Way:
     Attributes:
         name: In tables.
         prepare: Changes a copy of the model in place, and returns what takes a batch and gives (loss, items).
-        traceable: False where a dispatch mode would change what is run (a compiled model).
+        traceable: False where live bytes cannot be followed, or would count host memory too.
     """
 
     name: str

@@ -1,0 +1,89 @@
+"""What `--help` prints: one screen for the program, one for each command."""
+
+from __future__ import annotations
+
+PROGRAM = """\
+yolo-ckpt: train Ultralytics YOLO at full resolution in less memory
+
+  train ARGS [ckpt=...]      train; ARGS are what `yolo train` takes
+  plan model= imgsz= batch=  the plan per stage, and its simulated peak
+  verify model= imgsz=       prove here that the plan changes no bit
+  bench model= imgsz= batch= stock, plans and other methods side by side
+  sample aerial dir=         a real data set to try it on
+  enable | disable | status  flags for the plain `yolo` command, here
+
+flags (train, plan, verify, bench):
+  ckpt=off|selective|full|auto|PLAN.json  what to recompute (default auto)
+  ckpt_stages=all|backbone|neck|head|0-8|0,2,4|C3k2
+  ckpt_budget=22GiB|75%                   checked, not used yet
+
+`yolo-ckpt COMMAND --help` tells more. Example:
+  yolo-ckpt train model=yolo26m.yaml data=my.yaml imgsz=2048 ckpt=full
+"""
+
+COMMANDS = {
+    "train": """\
+yolo-ckpt train ARGS [ckpt=...] [ckpt_stages=...]
+
+Trains as `yolo train ARGS` does, with a plan on the model: the same losses,
+weights and files, in less memory. ckpt_plan.json and ckpt_report.* lie in the
+run folder afterwards. Flags may stand in the file that cfg= names.
+
+  yolo-ckpt train model=yolo26m.pt data=my.yaml imgsz=2048 ckpt=full
+  yolo-ckpt train resume model=runs/detect/train/weights/last.pt
+  yolo-ckpt train ... ckpt=full ckpt_stages=backbone
+  yolo-ckpt train ... ckpt=runs/detect/train/ckpt_plan.json
+""",
+    "plan": """\
+yolo-ckpt plan model= [imgsz=640] [batch=1] [ckpt=...] [format=table|json]
+
+Shows what is done with each stage, and the peak memory of a training step
+with and without the plan, simulated: no GPU and no memory needed.
+
+  yolo-ckpt plan model=yolo26x.yaml imgsz=2048 ckpt=full
+""",
+    "verify": """\
+yolo-ckpt verify model= [imgsz=320] [batch=2] [device=cpu] [ckpt=...]
+                 [format=table|json]
+
+Runs two training steps with and without the plan and compares every output,
+gradient, buffer and random state bit for bit. Exit status 1 on a difference.
+
+  yolo-ckpt verify model=yolo26m.yaml imgsz=640 ckpt=full device=0
+""",
+    "bench": """\
+yolo-ckpt bench model= [imgsz=640] [batch=2] [device=cpu] [amp=fp32|fp16|bf16]
+                [objects=30] [rounds=5] [ways=...] [format=table|json]
+
+One training step with its loss: stock, selective, full, and what PyTorch
+offers, side by side: peak memory, time, and whether the bits are the same.
+ways=selective,full,torch.utils.checkpoint,save_on_cpu,torch.compile picks
+some of them; torch.compile takes minutes to compile.
+
+  yolo-ckpt bench model=yolo26m.yaml imgsz=1280 device=0 amp=fp16
+""",
+    "sample": """\
+yolo-ckpt sample aerial dir=FOLDER
+
+Writes a small real data set with its data.yaml into FOLDER: aerial
+photographs with labelled trees, taken out of a package on PyPI.
+""",
+    "enable": """\
+yolo-ckpt enable
+
+Makes `yolo train ... ckpt=full` work in this Python environment, by a
+start-up file that waits until ultralytics is imported. YOLO_CKPT="ckpt=full"
+in the environment plans every training of a process.
+""",
+    "disable": """\
+yolo-ckpt disable
+
+Removes what `yolo-ckpt enable` put into this Python environment.
+""",
+    "status": """\
+yolo-ckpt status [format=table|json]
+
+Tells whether the plain `yolo` command knows the flags, in which environment,
+and the versions of what is installed.
+""",
+}
