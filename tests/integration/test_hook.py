@@ -80,6 +80,28 @@ def test_the_plain_command_plans(enabled: Environment, made_data: Path, tmp_path
     assert "ckpt" not in (tmp_path / "run" / "args.yaml").read_text(encoding="utf-8")
 
 
+def test_the_command_of_the_platform_plans(enabled: Environment, made_data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ultralytics_platform")
+    done = enabled.run(
+        "-c", "import sys; from ultralytics_platform.cli import main; sys.exit(main())", "train", "model=yolo26n.yaml",
+        f"data={made_data}", "imgsz=64", "epochs=1", "batch=2", "device=cpu", "plots=False", f"project={tmp_path}",
+        "name=run", "ckpt=full",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "ckpt_plan.json").is_file()
+
+
+def test_the_plain_command_takes_the_flags_of_the_environment(
+    enabled: Environment, made_data: Path, tmp_path: Path
+) -> None:
+    done = enabled.run(
+        "-c", YOLO, "train", "model=yolo26n.yaml", f"data={made_data}", "imgsz=64", "epochs=1", "batch=2",
+        "device=cpu", "plots=False", f"project={tmp_path}", "name=run", YOLO_CKPT="ckpt=full",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "ckpt_plan.json").is_file()
+
+
 def test_the_plain_command_without_flags_is_stock(enabled: Environment, made_data: Path, tmp_path: Path) -> None:
     done = enabled.run(
         "-c", YOLO, "train", "model=yolo26n.yaml", f"data={made_data}", "imgsz=64", "epochs=1", "batch=2",

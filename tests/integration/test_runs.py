@@ -73,6 +73,23 @@ def test_from_weights(short: dict[str, Any], weights: str) -> None:
     assert_same({**short, "epochs": 1, "pretrained": weights})
 
 
+@pytest.mark.parametrize("remap", [True, False])
+def test_classes_of_weights_matched_by_name(remap: bool, short: dict[str, Any], tmp_path: Path) -> None:
+    """The data set's classes are a and b; in the weights they are the third and the first."""
+    torch.manual_seed(3)
+    source = ultralytics.YOLO("yolo26n.yaml")
+    source.model.names = {0: "b", 1: "c", 2: "a"} | {i: f"other {i}" for i in range(3, 80)}
+    source.save(tmp_path / "named.pt")
+    said: list[str] = []
+    watch = pytest.MonkeyPatch()
+    watch.setattr("ultralytics.nn.tasks.LOGGER.info", lambda line, *_: said.append(str(line)))
+    try:
+        assert_same({**short, "epochs": 1, "cls_remap": remap}, model=str(tmp_path / "named.pt"))
+    finally:
+        watch.undo()
+    assert any("Remapped" in line for line in said) == remap
+
+
 class StoppedError(Exception):
     """Ends a run as an interruption does."""
 

@@ -117,9 +117,32 @@ def test_the_plan_is_on_before_autobatch_copies_the_model(
     assert seen == [True]
 
 
-def test_a_second_building_of_the_loaders_keeps_the_plan(arguments: dict[str, Any]) -> None:
+def test_a_host_without_a_seam_is_named_and_trains_stock_if_asked(
+    arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from yolo_ckpt.integration import compat
+
+    monkeypatch.setattr(compat, "SEAMS", (*compat.SEAMS, "_seam_of_tomorrow"))
+    yolo = yolo_ckpt.attach(ultralytics.YOLO("yolo26n.yaml"), ckpt="full")
+    with pytest.raises(yolo_ckpt.RequestError, match="_seam_of_tomorrow") as caught:
+        yolo.train(**arguments)
+    assert ultralytics.__version__ in str(caught.value)
+    assert yolo_ckpt.__version__ in str(caught.value)
+    assert not (Path(arguments["project"]) / "run").exists()
+    yolo_ckpt.attach(yolo, ckpt="off").train(**{**arguments, "epochs": 1})
+    assert not is_planned(yolo.trainer.model)
+
+
+def test_a_second_building_of_the_loaders_keeps_the_plan(
+    arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The host builds its loaders again when it halves the batch."""
+    from yolo_ckpt.integration import run
+
     failed: list[int] = []
+    made: list[int] = []
+    make = run.make_plan
+    monkeypatch.setattr(run, "make_plan", lambda *a, **k: made.append(1) or make(*a, **k))
 
     def fail_once(trainer: Any) -> None:
         if not failed:
@@ -139,6 +162,7 @@ def test_a_second_building_of_the_loaders_keeps_the_plan(arguments: dict[str, An
     yolo.add_callback("on_train_epoch_end", lambda t: seen.append((t.batch_size, is_planned(t.model))))
     yolo.train(**{**arguments, "epochs": 1})
     assert seen == [(1, True)]
+    assert made == [1]
 
 
 @pytest.mark.parametrize(("model", "task"), [("yolo11n-cls.yaml", "classify")])

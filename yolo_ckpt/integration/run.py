@@ -16,6 +16,7 @@ from yolo_ckpt import attachment
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.compiled import CompilerBudget
 from yolo_ckpt.integration.loggers import log_report
+from yolo_ckpt.integration.versions import installed
 from yolo_ckpt.measuring import LiveBytes, tensors_in
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
@@ -129,18 +130,10 @@ class Run:
 
     def report(self, trainer: Any) -> RunReport:
         """What was planned and measured so far."""
-        import yolo_ckpt
-
         assert self.plan is not None
-        versions = {
-            "yolo_ckpt": yolo_ckpt.__version__,
-            "ultralytics": compat.host_version(),
-            "torch": torch.__version__,
-            "python": ".".join(map(str, sys.version_info[:3])),
-        }
         factor = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes there, in KiB elsewhere
         return RunReport(
-            versions=versions,
+            versions=installed(),
             device=_device_name(trainer.device),
             plan=self.plan,
             batches=self._batches,

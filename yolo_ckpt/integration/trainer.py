@@ -18,11 +18,14 @@ def extend(trainer: Any, run: Run) -> None:
     Raises:
         RequestError: This version of the host lacks what the plugin hooks into, or trains quantised.
     """
+    import yolo_ckpt
+
     missing = compat.missing_seams(trainer)
     if missing:
+        _remove_if_fresh(Path(trainer.save_dir))
         raise RequestError(
-            f"ultralytics {compat.host_version()} has no {', '.join(missing)} in its trainer, which this version of "
-            f"yolo-ckpt needs; update yolo-ckpt, or train with ckpt=off"
+            f"ultralytics {compat.host_version()} has no {', '.join(missing)} in its trainer, which yolo-ckpt "
+            f"{yolo_ckpt.__version__} needs; update yolo-ckpt, or train stock with ckpt=off"
         )
     if compat.trains_quantized(trainer.args):
         _remove_if_fresh(Path(trainer.save_dir))
