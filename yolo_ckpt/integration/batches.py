@@ -23,10 +23,13 @@ def task_of(model: nn.Module) -> str:
     return str(guess_model_task(model) or "detect")  # it does not know RT-DETR's head
 
 
-def made_batch(model: nn.Module, *, imgsz: int, batch: int, objects: int, device: str) -> Batch:
+def made_batch(
+    model: nn.Module, *, imgsz: int, batch: int, objects: int, device: str, images_on: str | None = None
+) -> Batch:
     """A batch of `batch` noise images (B, C, imgsz, imgsz) with `objects` objects each, for the task of `model`.
 
-    The same for the same arguments. The parts are where the images are, as the host's trainer puts them there.
+    The same for the same arguments. All is on `device`, as the host's trainer puts it there, but for the images where
+    `images_on` names another one (meta, for a simulation).
 
     Raises:
         RequestError: Nothing is known of the model's task.
@@ -38,8 +41,8 @@ def made_batch(model: nn.Module, *, imgsz: int, batch: int, objects: int, device
     described = getattr(model, "yaml", None)
     channels = described.get("channels", 3) if isinstance(described, dict) else 3
     targets = _TARGETS[task](model, batch, imgsz, objects, g)
-    images = torch.empty(batch, channels, imgsz, imgsz, device=device)
-    if device != "meta":
+    images = torch.empty(batch, channels, imgsz, imgsz, device=images_on or device)
+    if not images.is_meta:
         images.copy_(torch.rand(batch, channels, imgsz, imgsz, generator=g))
     texts = getattr(model, "txt_feats", None)  # of YOLO-World: one embedding per class
     if isinstance(texts, Tensor):

@@ -80,6 +80,30 @@ def command_line_of_children(command: list[str]) -> Iterator[None]:
         setattr(trainer, name, before)
 
 
+@contextlib.contextmanager
+def on_meta() -> Iterator[None]:
+    """Let the host's losses switch autocast off around a part of theirs also on the meta device, which has none."""
+
+    def autocast(enabled: bool, device: str = "cuda") -> Any:
+        return contextlib.nullcontext() if device == "meta" else original(enabled, device)
+
+    from ultralytics.utils import torch_utils
+
+    original = torch_utils.autocast
+    users = [m for n, m in list(sys.modules.items()) if n.startswith("ultralytics") and _has(m, "autocast", original)]
+    for module in users:
+        module.autocast = autocast  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        for module in users:
+            module.autocast = original  # type: ignore[attr-defined]
+
+
+def _has(module: Any, name: str, value: Any) -> bool:
+    return getattr(module, "__dict__", {}).get(name) is value
+
+
 def missing_seams(trainer: Any) -> list[str]:
     """Methods of the trainer that the plugin needs and that this version of the host does not have."""
     return [name for name in SEAMS if not callable(getattr(trainer, name, None))]

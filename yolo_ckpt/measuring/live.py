@@ -26,12 +26,18 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.current_bytes = 0
         self.peak_bytes = 0
+        self._window_peak_bytes = 0
         self._sizes: dict[int, int] = {}
 
     def add(self, tensors: Iterable[Tensor]) -> None:
         """Count the storages of `tensors` too."""
         for tensor in tensors:
             self._see(tensor)
+
+    def take_window_peak(self) -> int:
+        """The most that was alive at once since the last call."""
+        peak, self._window_peak_bytes = self._window_peak_bytes, self.current_bytes
+        return peak
 
     def _see(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -41,6 +47,7 @@ class LiveBytes(TorchDispatchMode):
         nbytes = self._sizes[key] = storage.nbytes()
         self.current_bytes += nbytes
         self.peak_bytes = max(self.peak_bytes, self.current_bytes)
+        self._window_peak_bytes = max(self._window_peak_bytes, self.current_bytes)
         weakref.finalize(storage, self._freed, key).atexit = False
 
     def _freed(self, key: int) -> None:

@@ -1,0 +1,138 @@
+"""What a training step will need, before it is run: the host's model, its loss and its optimizer, simulated.
+
+Nothing is allocated, so any size can be asked for on any machine.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from yolo_ckpt import attachment
+from yolo_ckpt.integration.batches import made_batch
+from yolo_ckpt.integration.compat import on_meta
+from yolo_ckpt.measuring import LiveBytes, bytes_of, tensors_in
+from yolo_ckpt.measuring.simulation import Simulation
+from yolo_ckpt.measuring.trace import Window, traced_step
+from yolo_ckpt.plan import Plan
+from yolo_ckpt.stages import stages_of, unwrap
+
+OBJECTS = 30  # per image, where nothing is known of the data
+TOPK = 10  # anchors that the host's assigner gives an object at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """One training step, simulated.
+
+    Attributes:
+        peak_bytes: The most that is alive at once: everything below, activations and temporaries.
+        fixed_bytes: Parameters, buffers and gradients.
+        batch_bytes: Images and targets.
+        windows: The step in parts.
+    """
+
+    peak_bytes: int
+    fixed_bytes: int
+    batch_bytes: int
+    windows: tuple[Window, ...]
+
+
+def forecast(model: nn.Module, plan: Plan | None, *, imgsz: int, batch: int, objects: int = OBJECTS) -> Forecast:
+    """Simulate one training step of `model` with its loss.
+
+    Args:
+        model: A model of the host, on any device. It stays as it is.
+        plan: What is on the model; None for stock.
+        imgsz: Side of the square images in pixels.
+        batch: Images per step.
+        objects: Objects in each image.
+
+    Raises:
+        RequestError: The model has no stages, or nothing is known of its task.
+    """
+    trial = meta_copy(model)
+    data = made_batch(trial, imgsz=imgsz, batch=batch, objects=objects, device="cpu", images_on="meta")
+    masks = _Masks(trial, data)
+    simulation = Simulation(masks.count_true)
+    data = {name: t if t.is_meta else simulation.lend(t) for name, t in data.items()}
+    with on_meta(), simulation:
+        if hasattr(trial, "init_criterion"):
+            trial.criterion = trial.init_criterion()
+            masks.follow(trial.criterion)
+        if plan is not None:
+            attachment.apply(trial, plan)
+        for parameter in trial.parameters():
+            parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+        fixed = [*trial.parameters(), *trial.buffers(), *(p.grad for p in trial.parameters() if p.grad is not None)]
+        with LiveBytes() as live:
+            live.add([*fixed, *tensors_in(data)])
+            windows = traced_step(live, stages_of(trial), lambda: trial(data)[0].sum())
+    return Forecast(
+        peak_bytes=live.peak_bytes,
+        fixed_bytes=bytes_of(fixed),
+        batch_bytes=bytes_of(tensors_in(data)),
+        windows=tuple(windows),
+    )
+
+
+def meta_copy(model: nn.Module) -> nn.Module:
+    """A copy of `model` (without wrappers and without any plan) on the meta device, in train mode; nothing of its size
+    is allocated."""
+    model = unwrap(model)
+    memo: dict[int, Any] = {}
+    for parameter in model.parameters():
+        memo[id(parameter)] = nn.Parameter(torch.empty_like(parameter, device="meta"), parameter.requires_grad)
+    for buffer in model.buffers():
+        memo[id(buffer)] = torch.empty_like(buffer, device="meta")
+    criterion = model.__dict__.get("criterion")
+    memo[id(criterion)] = None  # made again for the copy's device
+    return attachment.remove(copy.deepcopy(model, memo)).train()
+
+
+class _Masks:
+    """How many elements of the masks in the host's detection losses are true.
+
+    Masks over anchors are told by their size: anchors inside objects (B, objects, anchors), and anchors given to objects
+    (B, anchors) or (anchors,). Masks of other sizes are all true.
+    """
+
+    def __init__(self, model: nn.Module, data: dict[str, Tensor]) -> None:
+        strides = sorted(float(s) for s in getattr(model, "stride", ()))
+        self.batch, _, height, width = data["img"].shape
+        self.anchors = sum(math.ceil(height / s) * math.ceil(width / s) for s in strides)
+        self.inside = _anchors_inside(data.get("bboxes"), strides, height, width)
+        self.most = TOPK
+
+    def follow(self, criterion: Any) -> None:
+        """Ask each assigner of `criterion`, when it runs, how many anchors it gives an object at most."""
+        for loss in (criterion, *vars(criterion).values()):
+            assigner = getattr(loss, "assigner", None)
+            if isinstance(assigner, nn.Module):
+                assigner.register_forward_pre_hook(self._asked)
+
+    def _asked(self, assigner: Any, _: Any) -> None:
+        self.most = int(getattr(assigner, "topk2", None) or getattr(assigner, "topk", TOPK))
+
+    def count_true(self, shape: torch.Size) -> int:
+        """The estimate for a mask of this size."""
+        if shape[-1] != self.anchors or not self.anchors:
+            return math.prod(shape)
+        if len(shape) == 3:
+            return max(int(self.inside.sum()), 1)
+        given = max(int(self.inside.clamp_max(self.most).sum()), 1)
+        return given if len(shape) == 2 else max(given // self.batch, 1)
+
+
+def _anchors_inside(boxes: Tensor | None, strides: list[float], height: int, width: int) -> Tensor:
+    """Anchors inside each of `boxes` (N, 4 or 5), which are relative centres and sizes."""
+    if boxes is None or not strides:
+        return torch.zeros(1)
+    least = strides[min(1, len(strides) - 1)]  # the assigner takes smaller boxes to be this large
+    wide, high = (boxes[:, 2] * width).clamp_min(least), (boxes[:, 3] * height).clamp_min(least)
+    return wide * high * sum(s**-2 for s in strides)

@@ -1,0 +1,199 @@
+"""Running a training step with its loss on the meta device, where tensors have sizes and no content.
+
+A loss looks at content: how many objects an image has, which anchors lie inside boxes. So small tensors whose content
+is known (the targets, and what is computed from them and from constants) have a shadow on the CPU.
+
+1. An operator whose tensors all have shadows, and whose outputs are small, runs on the shadows too.
+2. Shadows belong to storages: views of a storage share one, and a write of unknown content ends it.
+3. Where content decides a size (`nonzero`, a boolean mask as index) and there is no shadow, the caller's estimate of
+   how many elements of the mask are true decides.
+4. Where content decides a branch (`if mask.sum():`) and there is no shadow, the number is a large one.
+5. A meta tensor that is moved to the CPU is its shadow there, or zeros.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+MANY = 1024  # what a number without content counts as (rule 4)
+SHADOW_MAX_ELEMENTS = 1 << 20
+
+_aten = torch.ops.aten
+_WITH_MASKS = (_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default)
+_SAME_STORAGE = ("detach", "alias", "lift_fresh")
+
+CountTrue = Callable[[torch.Size], int]  # of a boolean mask of this size
+
+
+class Simulation(TorchDispatchMode):
+    """Context in which a step with content-dependent operators runs on meta tensors (rules at the top of this file)."""
+
+    def __init__(self, count_true: CountTrue) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._count_true = count_true
+        self._shadows: dict[int, Tensor] = {}  # by storage: a flat CPU tensor over all of it
+
+    def lend(self, tensor: Tensor) -> Tensor:
+        """`tensor` (CPU) on meta, with its content known."""
+        made = torch.empty_like(tensor, device="meta")
+        self._remember(made, tensor)
+        return made
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        if not given and not _moves_to(kwargs, "meta"):
+            return func(*args, **kwargs)
+        if given and not any(t.is_meta for t in given):
+            return self._to_meta(func, args, kwargs) if _moves_to(kwargs, "meta") else func(*args, **kwargs)
+        shadows = [self._shadow(t) if t.is_meta else t for t in given]
+        known = not any(s is None for s in shadows)
+        if func is _aten._local_scalar_dense.default:
+            return func(shadows[0]) if known else torch.full((), MANY, dtype=args[0].dtype).item()
+        if _moves_to(kwargs, "cpu"):
+            return self._to_cpu(args[0], kwargs)
+        return self._run(func, args, kwargs, known)
+
+    def _run(self, func: Any, args: Any, kwargs: Any, known: bool) -> Any:
+        """The operator on meta, and on shadows where that is possible (rules 1 to 3)."""
+        content = self._on_shadows(func, args, kwargs) if known else None
+        special = _SPECIAL.get(func)
+        if special is not None:
+            out = special(self._count_true, args) if content is None else _like(content)
+        else:
+            if func in _WITH_MASKS:
+                args = (args[0], self._positions(args[1]), *args[2:])
+            out = func(*tree_map(_blank, args), **kwargs)
+        if func._schema.is_mutable:
+            if content is None:
+                self._forget_written(func, args)
+        elif content is not None and not _is_view(func):
+            for made, value in zip(_tensors(out), _tensors(content), strict=True):
+                self._remember(made, value)
+        return out
+
+    def _on_shadows(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """What the operator puts out for the shadows; None where that is not worth it."""
+        if _is_view(func) or _elements(func, args, kwargs) > SHADOW_MAX_ELEMENTS:
+            return None
+        args, kwargs = (tree_map(lambda t: self._shadow(t) if _on_meta(t) else t, a) for a in (args, kwargs))
+        if kwargs.get("device") is not None:
+            kwargs = {**kwargs, "device": "cpu"}
+        return func(*args, **kwargs)
+
+    def _positions(self, indices: Any) -> list[Any]:
+        """Boolean masks among indices as the positions that they stand for (rule 3)."""
+        found: list[Any] = []
+        for index in indices:
+            if index is None or index.dtype not in (torch.bool, torch.uint8):
+                found.append(index)
+                continue
+            shadow = self._shadow(index) if index.is_meta else index
+            count = self._count_true(index.shape) if shadow is None else int(shadow.count_nonzero())
+            count = min(count, index.numel())
+            found += [torch.empty(count, dtype=torch.int64, device="meta") for _ in range(index.dim())]
+        return found
+
+    def _remember(self, made: Tensor, content: Tensor) -> None:
+        if made.numel() > SHADOW_MAX_ELEMENTS or made.shape != content.shape:
+            return
+        storage = made.untyped_storage()
+        flat = torch.zeros(storage.nbytes() // made.element_size(), dtype=made.dtype)
+        flat.as_strided(made.size(), made.stride(), made.storage_offset()).copy_(content)
+        key = storage._cdata
+        self._shadows[key] = flat
+        weakref.finalize(storage, self._shadows.pop, key, None).atexit = False
+
+    def _shadow(self, tensor: Tensor) -> Tensor | None:
+        flat = self._shadows.get(tensor.untyped_storage()._cdata)
+        if flat is None or flat.dtype is not tensor.dtype:
+            return None
+        return flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+    def _forget_written(self, func: Any, args: Any) -> None:
+        for i, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write and i < len(args):
+                for tensor in _tensors(args[i]):
+                    self._shadows.pop(tensor.untyped_storage()._cdata, None)
+
+    def _to_meta(self, func: Any, args: Any, kwargs: Any) -> Any:
+        return self.lend(func(*args, **{**kwargs, "device": "cpu"}))
+
+    def _to_cpu(self, tensor: Tensor, kwargs: Any) -> Tensor:
+        shadow = self._shadow(tensor)
+        dtype = kwargs.get("dtype") or tensor.dtype
+        return torch.zeros(tensor.shape, dtype=dtype) if shadow is None else shadow.to(dtype, copy=True)
+
+
+def _nonzero(count_true: CountTrue, args: Any) -> Tensor:
+    return torch.empty(min(count_true(args[0].shape), args[0].numel()), args[0].dim(), dtype=torch.int64, device="meta")
+
+
+def _masked_select(count_true: CountTrue, args: Any) -> Tensor:
+    return args[0].new_empty(min(count_true(args[1].shape), args[1].numel()))  # type: ignore[no-any-return]
+
+
+def _unique(_: CountTrue, args: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """As many as there are elements: all of them differ."""
+    values = args[0].new_empty(args[0].numel())
+    return values, torch.empty_like(args[0], dtype=torch.int64), torch.empty_like(values, dtype=torch.int64)
+
+
+def _bincount(_: CountTrue, args: Any) -> Tensor:
+    return torch.empty(max(args[2] if len(args) > 2 else 0, 1), dtype=torch.int64, device="meta")
+
+
+_SPECIAL: dict[Any, Callable[[CountTrue, Any], Any]] = {
+    _aten.nonzero.default: _nonzero,
+    _aten.masked_select.default: _masked_select,
+    _aten._unique2.default: _unique,
+    _aten.bincount.default: _bincount,
+}
+
+
+def _on_meta(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_meta
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [t for t in tree_leaves(tree) if isinstance(t, Tensor)]
+
+
+def _like(tree: Any) -> Any:
+    return tree_map(lambda t: torch.empty_like(t, device="meta") if isinstance(t, Tensor) else t, tree)
+
+
+def _blank(leaf: Any) -> Any:
+    """A CPU tensor among meta ones as a meta tensor; a number may stay."""
+    if not isinstance(leaf, Tensor) or leaf.is_meta or leaf.dim() == 0:
+        return leaf
+    return torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device="meta")
+
+
+def _moves_to(kwargs: Any, device: str) -> bool:
+    wanted = kwargs.get("device")
+    return wanted is not None and torch.device(wanted).type == device
+
+
+def _is_view(func: Any) -> bool:
+    returns = func._schema.returns
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def _elements(func: Any, args: Any, kwargs: Any) -> int:
+    """Elements that broadcasting the tensors together gives, or that a factory is asked for."""
+    shapes = [t.shape for t in _tensors((args, kwargs))]
+    if not shapes:
+        size = args[0] if args and isinstance(args[0], (list, tuple)) else ()
+        return int(torch.Size(size).numel())
+    try:
+        return int(torch.broadcast_shapes(*shapes).numel())
+    except RuntimeError:
+        return max(s.numel() for s in shapes)

@@ -1,0 +1,93 @@
+"""Live bytes of a training step along its way: forward through the stages, the loss, and backward through the stages."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from yolo_ckpt.measuring.live import LiveBytes, tensors_in
+
+FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A part of the step.
+
+    Attributes:
+        phase: `forward`, `loss` (the loss's own forward pass) or `backward`; backward begins with the loss's.
+        stage: Index of the stage; that after the last is the loss.
+        start_bytes: Alive when it begins.
+        peak_bytes: The most that was alive at once in it.
+    """
+
+    phase: str
+    stage: int
+    start_bytes: int
+    peak_bytes: int
+
+
+class _Marks:
+    """Cuts the step into windows."""
+
+    def __init__(self, live: LiveBytes) -> None:
+        self.live = live
+        self.windows: list[Window] = []
+        self._open: tuple[str, int, int] | None = None
+
+    def mark(self, phase: str, stage: int) -> None:
+        """End the open window and begin another."""
+        if self._open is not None:
+            before, index, start = self._open
+            peak = self.live.take_window_peak()
+            self.windows.append(Window(phase=before, stage=index, start_bytes=start, peak_bytes=peak))
+        self.live.take_window_peak()
+        self._open = (phase, stage, self.live.current_bytes)
+
+
+def traced_step(live: LiveBytes, stages: Sequence[nn.Module], loss: Callable[[], Tensor]) -> list[Window]:
+    """The windows of one step: `loss()` runs forward and returns what backward starts from. `live` has to be on."""
+    marks = _Marks(live)
+    with _hooked(stages, marks):
+        total = loss()
+        marks.mark(BACKWARD, len(stages))
+        total.backward()  # type: ignore[no-untyped-call]
+        del total
+        marks.mark("end", 0)
+    return marks.windows
+
+
+@contextlib.contextmanager
+def _hooked(stages: Sequence[nn.Module], marks: _Marks) -> Iterator[None]:
+    """Mark where the forward pass of each stage begins, and where a gradient of its output arrives first."""
+    arrived: set[int] = set()
+
+    def before(index: int) -> Callable[..., None]:
+        return lambda *_: marks.mark(FORWARD, index)
+
+    def after(index: int) -> Callable[..., None]:
+        def hook(_: Any, __: Any, out: Any) -> None:
+            if index == len(stages) - 1:
+                marks.mark(LOSS, len(stages))
+            for tensor in tensors_in(out):
+                if tensor.requires_grad:
+                    tensor.register_hook(lambda _: arrive(index))
+
+        return hook
+
+    def arrive(index: int) -> None:
+        if index not in arrived:
+            arrived.add(index)
+            marks.mark(BACKWARD, index)
+
+    hooks = [s.register_forward_pre_hook(before(i)) for i, s in enumerate(stages)]
+    hooks += [s.register_forward_hook(after(i)) for i, s in enumerate(stages)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
