@@ -22,6 +22,10 @@ class PlanError(RequestError):
     """A plan cannot be read, or belongs to another model."""
 
 
+class BudgetInfeasibleError(RequestError):
+    """No plan fits the memory budget; the message names what would."""
+
+
 class SampleError(YoloCkptError):
     """A sample data set could not be fetched or written; exit status 1 on the shell."""
 

@@ -44,6 +44,8 @@ class Plan:
         stages: One entry per stage, in order.
         imgsz: Largest side of the input in pixels.
         batch: Images per step on one device.
+        peak_bytes: Forecast peak of a training step; None where nothing was forecast.
+        added_share: Forecast time that it adds to a step, as a share of the step's time; an estimate.
         schema: Version of this record's JSON form.
     """
 
@@ -51,6 +53,8 @@ class Plan:
     stages: tuple[StagePlan, ...]
     imgsz: int
     batch: int
+    peak_bytes: int | None = None
+    added_share: float | None = None
     schema: int = field(default=SCHEMA)
 
     @property

@@ -181,10 +181,19 @@ def test_what_stock_refuses_is_refused(kept: str, ckpt: str) -> None:
     model = Staged(Block(3, 8, 3), Block(8, 8, 3), Odd(masked), Block(8, 4))
     flat = nn.utils.parameters_to_vector(model.parameters()).detach()
     nn.utils.vector_to_parameters(flat, model.parameters())  # all parameters become views of one storage
-    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=16, batch=1, ckpt=ckpt))
-    out = model(torch.rand(1, 3, 16, 16))
-    held["weight"] = model.model[1].conv.weight
-    with torch.no_grad():
-        held[kept].add_(1)
-    with pytest.raises(yolo_ckpt.RematError):
+
+    def changed_step() -> None:
+        out = model(torch.rand(1, 3, 16, 16))
+        held["weight"] = model.model[1].conv.weight
+        with torch.no_grad():
+            held[kept].add_(1)
         out.sum().backward()
+
+    try:
+        changed_step()
+        pytest.skip(f"torch {torch.__version__} does not refuse it either")  # 2.11 copies the mask
+    except RuntimeError:
+        pass
+    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=16, batch=1, ckpt=ckpt))
+    with pytest.raises(yolo_ckpt.RematError):
+        changed_step()

@@ -5,8 +5,10 @@ Nothing is allocated, so any size can be asked for on any machine.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,7 @@ from yolo_ckpt.integration.compat import on_meta
 from yolo_ckpt.measuring import LiveBytes, bytes_of, tensors_in
 from yolo_ckpt.measuring.simulation import Simulation
 from yolo_ckpt.measuring.trace import Window, traced_step
+from yolo_ckpt.measuring.work import Work, stage_work
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.stages import stages_of, unwrap
 
@@ -43,6 +46,53 @@ class Forecast:
     windows: tuple[Window, ...]
 
 
+class Simulated:
+    """Training steps of one model at one size, on the meta device."""
+
+    def __init__(self, model: nn.Module, *, imgsz: int, batch: int, objects: int = OBJECTS) -> None:
+        """See `forecast`."""
+        self.imgsz, self.batch = imgsz, batch
+        self._model = model
+        self._made = made_batch(
+            meta_copy(model), imgsz=imgsz, batch=batch, objects=objects, device="cpu", images_on="meta"
+        )
+
+    def step(self, plan: Plan | None) -> Forecast:
+        """One step with `plan`, or stock."""
+        trial = meta_copy(self._model)
+        masks = _Masks(trial, self._made)
+        with self._simulation(masks) as data:
+            if hasattr(trial, "init_criterion"):
+                trial.criterion = trial.init_criterion()
+                masks.follow(trial.criterion)
+            if plan is not None:
+                attachment.apply(trial, plan)
+            for parameter in trial.parameters():
+                parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
+            fixed = [*trial.parameters(), *trial.buffers(), *(p.grad for p in trial.parameters() if p.grad is not None)]
+            with LiveBytes() as live:
+                live.add([*fixed, *tensors_in(data)])
+                windows = traced_step(live, stages_of(trial), lambda: _loss(trial, data))
+        return Forecast(
+            peak_bytes=live.peak_bytes,
+            fixed_bytes=bytes_of(fixed),
+            batch_bytes=bytes_of(tensors_in(data)),
+            windows=tuple(windows),
+        )
+
+    def work(self) -> list[Work]:
+        """What each stage's forward pass computes and moves."""
+        trial = meta_copy(self._model)
+        with self._simulation(_Masks(trial, self._made)) as data, torch.no_grad():
+            return stage_work(stages_of(trial), lambda: trial(data["img"]))
+
+    @contextlib.contextmanager
+    def _simulation(self, masks: _Masks) -> Iterator[dict[str, Tensor]]:
+        simulation = Simulation(masks.count_true)
+        with on_meta(), simulation:
+            yield {name: t if t.is_meta else simulation.lend(t) for name, t in self._made.items()}
+
+
 def forecast(model: nn.Module, plan: Plan | None, *, imgsz: int, batch: int, objects: int = OBJECTS) -> Forecast:
     """Simulate one training step of `model` with its loss.
 
@@ -56,32 +106,10 @@ def forecast(model: nn.Module, plan: Plan | None, *, imgsz: int, batch: int, obj
     Raises:
         RequestError: The model has no stages, or nothing is known of its task.
     """
-    trial = meta_copy(model)
-    data = made_batch(trial, imgsz=imgsz, batch=batch, objects=objects, device="cpu", images_on="meta")
-    masks = _Masks(trial, data)
-    simulation = Simulation(masks.count_true)
-    data = {name: t if t.is_meta else simulation.lend(t) for name, t in data.items()}
-    with on_meta(), simulation:
-        if hasattr(trial, "init_criterion"):
-            trial.criterion = trial.init_criterion()
-            masks.follow(trial.criterion)
-        if plan is not None:
-            attachment.apply(trial, plan)
-        for parameter in trial.parameters():
-            parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
-        fixed = [*trial.parameters(), *trial.buffers(), *(p.grad for p in trial.parameters() if p.grad is not None)]
-        with LiveBytes() as live:
-            live.add([*fixed, *tensors_in(data)])
-            windows = traced_step(live, stages_of(trial), lambda: trial(data)[0].sum())
-    return Forecast(
-        peak_bytes=live.peak_bytes,
-        fixed_bytes=bytes_of(fixed),
-        batch_bytes=bytes_of(tensors_in(data)),
-        windows=tuple(windows),
-    )
+    return Simulated(model, imgsz=imgsz, batch=batch, objects=objects).step(plan)
 
 
-def meta_copy(model: nn.Module) -> nn.Module:
+def meta_copy(model: nn.Module) -> Any:
     """A copy of `model` (without wrappers and without any plan) on the meta device, in train mode; nothing of its size
     is allocated."""
     model = unwrap(model)
@@ -98,7 +126,7 @@ def meta_copy(model: nn.Module) -> nn.Module:
 class _Masks:
     """How many elements of the masks in the host's detection losses are true.
 
-    Masks over anchors are told by their size: anchors inside objects (B, objects, anchors), and anchors given to objects
+    Masks over anchors are told by their size: anchors inside objects (B, objects, anchors), anchors given to objects
     (B, anchors) or (anchors,). Masks of other sizes are all true.
     """
 
@@ -117,7 +145,7 @@ class _Masks:
                 assigner.register_forward_pre_hook(self._asked)
 
     def _asked(self, assigner: Any, _: Any) -> None:
-        self.most = int(getattr(assigner, "topk2", None) or getattr(assigner, "topk", TOPK))
+        self.most = int(getattr(assigner, "topk2", None) or assigner.topk)
 
     def count_true(self, shape: torch.Size) -> int:
         """The estimate for a mask of this size."""
@@ -136,3 +164,7 @@ def _anchors_inside(boxes: Tensor | None, strides: list[float], height: int, wid
     least = strides[min(1, len(strides) - 1)]  # the assigner takes smaller boxes to be this large
     wide, high = (boxes[:, 2] * width).clamp_min(least), (boxes[:, 3] * height).clamp_min(least)
     return wide * high * sum(s**-2 for s in strides)
+
+
+def _loss(model: nn.Module, data: dict[str, Tensor]) -> Tensor:
+    return model(data)[0].sum()  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Live bytes of a training step along its way: forward through the stages, the loss, and backward through the stages."""
+"""Live bytes of a training step along its way: forward through the stages, the loss, and backward."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def traced_step(live: LiveBytes, stages: Sequence[nn.Module], loss: Callable[[],
     with _hooked(stages, marks):
         total = loss()
         marks.mark(BACKWARD, len(stages))
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         del total
         marks.mark("end", 0)
     return marks.windows

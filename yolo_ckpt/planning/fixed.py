@@ -33,18 +33,22 @@ class StageFacts:
 def fixed_plan(
     stages: Sequence[StageFacts], action: str, selected: Iterable[int], *, ckpt: str, imgsz: int, batch: int
 ) -> Plan:
-    """A plan with `action` for the selected stages and `save` for the others.
+    """A plan with `action` for the selected stages and `save` for the others."""
+    selected = set(selected)
+    reasons = [s.obstacle or ("" if s.index in selected else "not in ckpt_stages") for s in stages]
+    return plan_of(stages, ["save" if r else action for r in reasons], reasons, ckpt=ckpt, imgsz=imgsz, batch=batch)
+
+
+def plan_of(
+    stages: Sequence[StageFacts], actions: Sequence[str], reasons: Sequence[str], *, ckpt: str, imgsz: int, batch: int
+) -> Plan:
+    """A plan with an action for each stage, and for those that are left as they are the reason.
 
     Segment bounds follow two findings. The first two convolutional stages together beat each alone: their maps are the
     largest, and the first costs next to nothing to compute again. A stage that is one convolution block is best
     recomputed with the stage that follows it, except where that is the head.
     """
-    selected = set(selected)
-    entries = []
-    for stage in stages:
-        reason = stage.obstacle or ("" if stage.index in selected else "not in ckpt_stages")
-        entries.append((stage, "save" if reason else action, reason))
-    joined = _joined(stages) & {i for i in range(1, len(stages)) if entries[i - 1][1] == entries[i][1] == "full"}
+    joined = _joined(stages) & {i for i in range(1, len(stages)) if actions[i - 1] == actions[i] == "full"}
     return Plan(
         ckpt=ckpt,
         imgsz=imgsz,
@@ -53,12 +57,12 @@ def fixed_plan(
             StagePlan(
                 index=stage.index,
                 kind=stage.kind,
-                action=chosen,
+                action=action,
                 opens=stage.index not in joined,
                 closes=stage.index + 1 not in joined,
-                reason=reason,
+                reason=reason if action == "save" else "",
             )
-            for stage, chosen, reason in entries
+            for stage, action, reason in zip(stages, actions, reasons, strict=True)
         ),
     )
 

@@ -1,0 +1,122 @@
+"""`ckpt=auto`: the plan that adds the least time within a memory budget.
+
+The step is simulated with every action at all stages, which gives the planning problem; its best choices are then
+simulated as they are, since what a stage keeps depends a little on its neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from yolo_ckpt.errors import BudgetInfeasibleError
+from yolo_ckpt.integration.forecast import OBJECTS, Forecast, Simulated
+from yolo_ckpt.plan import Plan
+from yolo_ckpt.planning import StageFacts, fixed_plan, plan_of, select_stages
+from yolo_ckpt.planning.build import build_problem, units_of
+from yolo_ckpt.planning.ladder import Choice, climb, rungs
+from yolo_ckpt.stages import facts_of
+from yolo_ckpt.units import format_bytes
+
+ACTIONS = ("save", "selective", "full")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoPlan:
+    """A plan with the forecasts that led to it.
+
+    Attributes:
+        plan: What to put on the model; its `peak_bytes` and `added_share` are filled in.
+        planned: The step with it.
+        stock: The step without.
+    """
+
+    plan: Plan
+    planned: Forecast
+    stock: Forecast
+
+
+def auto_plan(
+    model: nn.Module,
+    *,
+    imgsz: int,
+    batch: int,
+    budget_bytes: int,
+    stages: str = "all",
+    objects: int = OBJECTS,
+    extra_bytes: int = 0,
+) -> AutoPlan:
+    """The plan with the least added time whose simulated peak, with `extra_bytes` on top, is at most `budget_bytes`.
+
+    Raises:
+        BudgetInfeasibleError: There is none; the message names the smallest peak that can be reached.
+        SettingsError: `stages` names no stage.
+    """
+    facts = facts_of(model)
+    simulated = Simulated(model, imgsz=imgsz, batch=batch, objects=objects)
+    search = _Search(simulated, facts, select_stages(stages, facts), extra_bytes)
+    stock = search.step(search.uniform("save"))
+    if stock.peak_bytes + extra_bytes <= budget_bytes:
+        return search.result(search.uniform("save"), stock)
+    ladder = rungs(search.problem)
+    choice = climb(ladder, lambda c: search.step(search.plan(c)).peak_bytes + extra_bytes, budget_bytes)
+    if choice is None:
+        least = search.step(search.plan(ladder[0])).peak_bytes + extra_bytes
+        raise BudgetInfeasibleError(
+            f"ckpt_budget={format_bytes(budget_bytes)} is less than any plan for imgsz={imgsz} batch={batch} needs: the "
+            f"smallest peak is {format_bytes(least)}; lower imgsz or batch, or give more memory"
+        )
+    return search.result(search.plan(choice), stock)
+
+
+class _Search:
+    """The simulated steps of one request, each once."""
+
+    def __init__(self, simulated: Simulated, facts: list[StageFacts], selected: frozenset[int], extra: int) -> None:
+        self.simulated, self.facts, self.selected, self.extra = simulated, facts, selected, extra
+        self.full = self.uniform("full")
+        self.units = units_of(self.full)
+        self._steps: dict[tuple[str, ...], Forecast] = {}
+        self._work = simulated.work()
+        windows = {action: self.step(self.uniform(action)).windows for action in ACTIONS}
+        self.problem = build_problem(windows, self.full, self._work)
+
+    def uniform(self, action: str) -> Plan:
+        """The same action at every stage that may have it."""
+        sizes = {"imgsz": self.simulated.imgsz, "batch": self.simulated.batch}
+        return fixed_plan(self.facts, action, self.selected, ckpt="auto", **sizes)
+
+    def plan(self, choice: Choice) -> Plan:
+        """The plan that takes `choice` (an option per unit)."""
+        actions = ["save"] * len(self.facts)
+        for stages, option in zip(self.units, self.problem.chosen(choice), strict=True):
+            for stage in stages:
+                actions[stage] = option.action
+        reasons = [s.reason or "not needed for the budget" for s in self.full.stages]
+        sizes = {"imgsz": self.simulated.imgsz, "batch": self.simulated.batch}
+        return plan_of(self.facts, actions, reasons, ckpt="auto", **sizes)
+
+    def step(self, plan: Plan) -> Forecast:
+        """The simulated step with `plan`."""
+        key = tuple(s.action for s in plan.stages)
+        if key not in self._steps:
+            self._steps[key] = self.simulated.step(plan)
+        return self._steps[key]
+
+    def result(self, plan: Plan, stock: Forecast) -> AutoPlan:
+        """The plan with its forecast."""
+        planned = self.step(plan)
+        actions = {stages[0]: plan.stages[stages[0]].action for stages in self.units}
+        added = sum(
+            next(o.added_ms for o in options if o.action == actions[stages[0]])
+            for stages, options in zip(self.units, self.problem.units, strict=True)
+        )
+        plan = replace(plan, peak_bytes=planned.peak_bytes + self.extra, added_share=added / self._stock_ms())
+        return AutoPlan(plan=plan, planned=planned, stock=stock)
+
+    def _stock_ms(self) -> float:
+        """A step's forward pass, and a backward pass of twice its work."""
+        from yolo_ckpt.planning.build import TYPICAL
+
+        return 3 * sum(TYPICAL.cheap_ms(w) + TYPICAL.dear_ms(w) for w in self._work)
