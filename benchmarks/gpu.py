@@ -23,8 +23,10 @@ from typing import Any
 import torch
 
 import yolo_ckpt
+from yolo_ckpt.integration.auto import auto_plan
 from yolo_ckpt.integration.batches import made_batch
 from yolo_ckpt.integration.bench import AMP, MODES, PEERS, STOCK, bench_model
+from yolo_ckpt.integration.forecast import Simulated
 from yolo_ckpt.integration.models import load_model
 from yolo_ckpt.integration.versions import installed
 from yolo_ckpt.measuring import WayResult
@@ -44,31 +46,60 @@ class Case:
     amp: str
     peers: tuple[str, ...] = EAGER
     rounds: int = 5
+    budgets: tuple[float, ...] = ()
 
 
 CUDA_CASES = (
+    Case("yolo26m.yaml", 1280, 4, "fp16", peers=EAGER[:1], budgets=(0.5, 0.25)),
+    Case("yolo26m.yaml", 1280, 16, "fp16", peers=EAGER[:1]),
     Case("yolo26n.yaml", 640, 16, "fp16"),
-    Case("yolo26m.yaml", 1280, 4, "fp16"),
-    Case("yolo26x.yaml", 1280, 2, "bf16"),
-    Case("yolo11m.yaml", 1280, 4, "fp16"),
-    Case("yolo26s.yaml", 2048, 2, "fp16"),
-    Case("yolo26m.yaml", 2048, 2, "bf16"),
-    Case("yolo26x.yaml", 2048, 1, "fp16"),
-    Case("yolo26n.yaml", 4096, 1, "fp16"),
-    Case("yolo26m.yaml", 1280, 4, "fp32"),
+    Case("yolo26s.yaml", 2048, 2, "fp16", peers=EAGER[:1], budgets=(0.4,)),
+    Case("yolo26x.yaml", 1280, 8, "bf16", peers=EAGER[:1]),
+    Case("yolo11m.yaml", 1280, 4, "fp16", peers=EAGER[:1]),
+    Case("yolo26m.yaml", 2048, 2, "bf16", peers=EAGER[:1]),
+    Case("yolo26n.yaml", 4096, 1, "fp16", peers=EAGER[:1]),
+    Case("yolo26m.yaml", 1280, 4, "fp32", peers=EAGER[:1]),
     Case("yolo26x.yaml", 4096, 1, "fp16", peers=(), rounds=3),
     Case("yolo11m.yaml", 4096, 1, "bf16", peers=(), rounds=3),
+    Case("yolo26x.yaml", 2048, 1, "fp16", peers=EAGER[:1]),
     Case("yolo26s.yaml", 640, 16, "bf16"),
     Case("yolo26m.yaml", 1280, 4, "fp16", peers=PEERS[2:]),
 )
-CPU_CASES = (Case("yolo26n.yaml", 320, 2, "bf16", rounds=3), Case("yolo11n.yaml", 256, 1, "fp32", rounds=3))
+CPU_CASES = (
+    Case("yolo26n.yaml", 320, 2, "bf16", rounds=3, budgets=(0.5,)),
+    Case("yolo11n.yaml", 256, 1, "fp32", rounds=3),
+)
+COLUMNS = [
+    "model", "imgsz", "batch", "AMP", "way", "allocated", "reserved", "live", "forecast live", "workspace", "step ms",
+    "x stock", "parity",
+]  # fmt: skip
 CARD_MODELS = ("yolo26m.yaml", "yolo26x.yaml")
 
 
-def bench(case: Case, device: str) -> list[WayResult]:
-    """Stock, our modes and the peers for one case."""
+def bench(case: Case, device: str) -> dict[str, Any]:
+    """Stock, our modes, plans for a budget and the peers for one case, and what was forecast for each."""
     model = load_model(case.model, "cpu")
+    amp = AMP[case.amp]
+    simulated = Simulated(model, imgsz=case.imgsz, batch=case.batch, objects=OBJECTS, amp=amp, device=device)
+    workspace = simulated.workspace_bytes(torch.device(device))
     plans = {ckpt: yolo_ckpt.plan(model, imgsz=case.imgsz, batch=case.batch, ckpt=ckpt) for ckpt in MODES}
+    forecasts = {STOCK: simulated.step(None).peak_bytes}
+    for share in case.budgets:
+        found = auto_plan(
+            model, imgsz=case.imgsz, batch=case.batch, budget_bytes=int(share * forecasts[STOCK]), objects=OBJECTS,
+            amp=amp, device=torch.device(device), extra_bytes=-workspace,
+        )  # fmt: skip
+        plans[f"auto {share:.0%}"] = found.plan
+    forecasts |= {name: simulated.step(plan).peak_bytes for name, plan in plans.items()}
+    ways = _ways(case, model, plans, device)
+    return {
+        "case": asdict(case),
+        "workspace_bytes": workspace,
+        "ways": [{**asdict(way), "forecast_bytes": forecasts.get(way.way)} for way in ways],
+    }
+
+
+def _ways(case: Case, model: Any, plans: dict[str, Any], device: str) -> list[WayResult]:
     return bench_model(
         model, plans, imgsz=case.imgsz, batch=case.batch, objects=OBJECTS, device=device, peers=case.peers,
         amp=AMP[case.amp], rounds=case.rounds,
@@ -138,13 +169,15 @@ def markdown(record: dict[str, Any]) -> str:
         "",
     ]
     lines += [
-        "| model | imgsz | batch | AMP | way | allocated MiB | reserved MiB | live MiB | step ms | x stock | parity |"
+        "Sizes in MiB. Workspace: of the largest convolutions, measured by themselves, on top of what is live.",
+        "",
     ]
-    lines += ["|" + "---|" * 11]
+    lines += [_row(COLUMNS), "|" + "---|" * len(COLUMNS)]
     for row in record["cases"]:
         case = row["case"]
         for way in row["ways"]:
-            lines.append(_row([case["model"], case["imgsz"], case["batch"], case["amp"], *_cells(way)]))
+            key = [case["model"], case["imgsz"], case["batch"], case["amp"]]
+            lines.append(_row([*key, *_cells(way, row["workspace_bytes"])]))
     if record["not_reached"]:
         lines += ["", f"Not reached in the time given: {', '.join(record['not_reached'])}."]
     if record["cards"]:
@@ -158,12 +191,12 @@ def _row(cells: list[Any]) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def _cells(way: dict[str, Any]) -> list[str]:
+def _cells(way: dict[str, Any], workspace_bytes: int) -> list[str]:
     if not way["fits"]:
-        return [way["way"], *["does not fit"] * 3, "", "", ""]
-    mib = [
-        "" if way[k] is None else f"{way[k] / 2**20:,.0f}" for k in ("allocated_bytes", "reserved_bytes", "live_bytes")
-    ]
+        return [way["way"], "does not fit", *[""] * 7]
+    sizes = ("allocated_bytes", "reserved_bytes", "live_bytes", "forecast_bytes")
+    mib = ["" if way[k] is None else f"{way[k] / 2**20:,.0f}" for k in sizes]
+    mib.append("" if way["forecast_bytes"] is None else f"{workspace_bytes / 2**20:,.0f}")
     times = [f"{way['step_ms']:.1f}", f"{way['step_ratio']:.3f}"] if way["step_ms"] else ["", ""]
     return [way["way"], *mib, *times, "reference" if way["way"] == STOCK else way["difference"] or "equal"]
 
@@ -200,9 +233,7 @@ def main() -> None:
             record["not_reached"].append(label)
             continue
         began = time.monotonic()
-        record["cases"].append(
-            {"case": asdict(case), "ways": [asdict(w) for w in bench(case, "cuda" if cuda else "cpu")]}
-        )
+        record["cases"].append(bench(case, "cuda" if cuda else "cpu"))
         write()
         print(f"{label}: {time.monotonic() - began:.0f} s", flush=True)
     for row in cards(record["card_gib"], deadline) if cuda else ():

@@ -47,3 +47,12 @@ def test_autobatch_profiles_the_planned_model(on_cuda: dict[str, Any]) -> None:
     planned = train({**on_cuda, "batch": 0.05, "deterministic": False}, "full")
     assert is_planned(planned["trainer"].model)
     assert planned["trainer"].batch_size >= 1
+
+
+def test_auto_plans_for_a_budget_on_the_device(on_cuda: dict[str, Any]) -> None:
+    given = {**on_cuda, "imgsz": 640, "epochs": 1, "val": False}
+    stock, planned = train(given, "stock"), train(given, "auto", ckpt_budget="700MiB")
+    plan = type(planned["trainer"])._yolo_ckpt_run.plan
+    assert {s.action for s in plan.stages} > {"save"}
+    assert plan.peak_bytes <= 700 * 2**20
+    assert unequal(stock, planned) == []

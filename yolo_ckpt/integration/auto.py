@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import nn
 
 from yolo_ckpt.errors import BudgetInfeasibleError
 from yolo_ckpt.integration.forecast import OBJECTS, Forecast, Simulated
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planning import StageFacts, fixed_plan, plan_of, select_stages
-from yolo_ckpt.planning.build import build_problem, units_of
+from yolo_ckpt.planning.build import TYPICAL, build_problem, units_of
 from yolo_ckpt.planning.ladder import Choice, climb, rungs
 from yolo_ckpt.stages import facts_of
 from yolo_ckpt.units import format_bytes
 
+CPU = torch.device("cpu")
 ACTIONS = ("save", "selective", "full")
 
 
@@ -46,26 +48,31 @@ def auto_plan(
     stages: str = "all",
     objects: int = OBJECTS,
     extra_bytes: int = 0,
+    amp: torch.dtype | None = None,
+    device: torch.device = CPU,
 ) -> AutoPlan:
     """The plan with the least added time whose simulated peak, with `extra_bytes` on top, is at most `budget_bytes`.
+
+    Where that is stock, it leaves every stage as it is. See `forecast` for the arguments.
 
     Raises:
         BudgetInfeasibleError: There is none; the message names the smallest peak that can be reached.
         SettingsError: `stages` names no stage.
     """
     facts = facts_of(model)
-    simulated = Simulated(model, imgsz=imgsz, batch=batch, objects=objects)
+    simulated = Simulated(model, imgsz=imgsz, batch=batch, objects=objects, amp=amp, device=device.type)
+    extra_bytes += simulated.workspace_bytes(device)
     search = _Search(simulated, facts, select_stages(stages, facts), extra_bytes)
     stock = search.step(search.uniform("save"))
     if stock.peak_bytes + extra_bytes <= budget_bytes:
         return search.result(search.uniform("save"), stock)
-    ladder = rungs(search.problem)
+    ladder = search.ladder()
     choice = climb(ladder, lambda c: search.step(search.plan(c)).peak_bytes + extra_bytes, budget_bytes)
     if choice is None:
         least = search.step(search.plan(ladder[0])).peak_bytes + extra_bytes
         raise BudgetInfeasibleError(
-            f"ckpt_budget={format_bytes(budget_bytes)} is less than any plan for imgsz={imgsz} batch={batch} needs: the "
-            f"smallest peak is {format_bytes(least)}; lower imgsz or batch, or give more memory"
+            f"a budget of {format_bytes(budget_bytes)} is less than any plan needs for imgsz={imgsz} batch={batch}: "
+            f"{format_bytes(least)} at least; lower imgsz or batch, or raise ckpt_budget"
         )
     return search.result(search.plan(choice), stock)
 
@@ -97,6 +104,14 @@ class _Search:
         sizes = {"imgsz": self.simulated.imgsz, "batch": self.simulated.batch}
         return plan_of(self.facts, actions, reasons, ckpt="auto", **sizes)
 
+    def ladder(self) -> list[Choice]:
+        """The rungs; below the lowest comes `full` everywhere, where that needs less than the problem says."""
+        ladder = rungs(self.problem)
+        everywhere = tuple(len(options) - 1 for options in self.problem.units)
+        if self.step(self.plan(everywhere)).peak_bytes < self.step(self.plan(ladder[0])).peak_bytes:
+            ladder.insert(0, everywhere)
+        return ladder
+
     def step(self, plan: Plan) -> Forecast:
         """The simulated step with `plan`."""
         key = tuple(s.action for s in plan.stages)
@@ -117,6 +132,4 @@ class _Search:
 
     def _stock_ms(self) -> float:
         """A step's forward pass, and a backward pass of twice its work."""
-        from yolo_ckpt.planning.build import TYPICAL
-
         return 3 * sum(TYPICAL.cheap_ms(w) + TYPICAL.dear_ms(w) for w in self._work)

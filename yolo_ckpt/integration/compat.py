@@ -109,6 +109,18 @@ def missing_seams(trainer: Any) -> list[str]:
     return [name for name in SEAMS if not callable(getattr(trainer, name, None))]
 
 
+def batch_per_device(trainer: Any) -> int:
+    """Images per step on one device."""
+    return max(int(trainer.batch_size) // max(int(trainer.world_size), 1), 1)
+
+
+def largest_imgsz(trainer: Any) -> int:
+    """The largest side that a training batch can have, with `multi_scale` counted as the host's loader does."""
+    imgsz, stride = int(trainer.args.imgsz), int(getattr(trainer, "stride", 32))
+    scale = float(getattr(trainer.args, "multi_scale", 0.0) or 0.0)
+    return int(imgsz * (1 + scale) + stride - 1) // stride * stride if scale > 0 else imgsz
+
+
 def trains_quantized(args: Any) -> bool:
     """True for quantisation-aware training."""
     return getattr(args, "quantize", None) == 8  # the host has made one number of every spelling by then

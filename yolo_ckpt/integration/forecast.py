@@ -19,10 +19,13 @@ from yolo_ckpt import attachment
 from yolo_ckpt.integration.batches import made_batch
 from yolo_ckpt.integration.compat import on_meta
 from yolo_ckpt.measuring import LiveBytes, bytes_of, tensors_in
+from yolo_ckpt.measuring.autocast import MetaAutocast
 from yolo_ckpt.measuring.simulation import Simulation
 from yolo_ckpt.measuring.trace import Window, traced_step
 from yolo_ckpt.measuring.work import Work, stage_work
+from yolo_ckpt.measuring.workspace import largest_convolutions, workspace_bytes
 from yolo_ckpt.plan import Plan
+from yolo_ckpt.remat import simulated_for
 from yolo_ckpt.stages import stages_of, unwrap
 
 OBJECTS = 30  # per image, where nothing is known of the data
@@ -49,9 +52,18 @@ class Forecast:
 class Simulated:
     """Training steps of one model at one size, on the meta device."""
 
-    def __init__(self, model: nn.Module, *, imgsz: int, batch: int, objects: int = OBJECTS) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        imgsz: int,
+        batch: int,
+        objects: int = OBJECTS,
+        amp: torch.dtype | None = None,
+        device: str = "cpu",
+    ) -> None:
         """See `forecast`."""
-        self.imgsz, self.batch = imgsz, batch
+        self.imgsz, self.batch, self._amp, self._cuda = imgsz, batch, amp, device == "cuda"
         self._model = model
         self._made = made_batch(
             meta_copy(model), imgsz=imgsz, batch=batch, objects=objects, device="cpu", images_on="meta"
@@ -72,7 +84,7 @@ class Simulated:
             fixed = [*trial.parameters(), *trial.buffers(), *(p.grad for p in trial.parameters() if p.grad is not None)]
             with LiveBytes() as live:
                 live.add([*fixed, *tensors_in(data)])
-                windows = traced_step(live, stages_of(trial), lambda: _loss(trial, data))
+                windows = traced_step(live, stages_of(trial), lambda: self._loss(trial, data))
         return Forecast(
             peak_bytes=live.peak_bytes,
             fixed_bytes=bytes_of(fixed),
@@ -80,20 +92,45 @@ class Simulated:
             windows=tuple(windows),
         )
 
+    def workspace_bytes(self, device: torch.device) -> int:
+        """What the largest convolutions need for themselves on `device`, measured there; 0 for the CPU."""
+        if device.type != "cuda":
+            return 0
+        trial = meta_copy(self._model)
+        with self._simulation(_Masks(trial, self._made)) as data, torch.no_grad():
+            calls = largest_convolutions(trial, lambda: self._cast(trial, data["img"]))
+        return workspace_bytes(calls, device, self._amp or torch.float32)
+
     def work(self) -> list[Work]:
         """What each stage's forward pass computes and moves."""
         trial = meta_copy(self._model)
         with self._simulation(_Masks(trial, self._made)) as data, torch.no_grad():
-            return stage_work(stages_of(trial), lambda: trial(data["img"]))
+            return stage_work(stages_of(trial), lambda: self._cast(trial, data["img"]))
+
+    def _loss(self, model: Any, data: dict[str, Tensor]) -> Tensor:
+        return self._cast(model, data)[0].sum()  # type: ignore[no-any-return]
+
+    def _cast(self, model: Any, given: Any) -> Any:
+        with MetaAutocast(self._amp) if self._amp is not None else contextlib.nullcontext():
+            return model(given)
 
     @contextlib.contextmanager
     def _simulation(self, masks: _Masks) -> Iterator[dict[str, Tensor]]:
         simulation = Simulation(masks.count_true)
-        with on_meta(), simulation:
+        with on_meta(), simulation, simulated_for(cuda=self._cuda, autocast=self._amp):
             yield {name: t if t.is_meta else simulation.lend(t) for name, t in self._made.items()}
 
 
-def forecast(model: nn.Module, plan: Plan | None, *, imgsz: int, batch: int, objects: int = OBJECTS) -> Forecast:
+def forecast(
+    model: nn.Module,
+    plan: Plan | None,
+    *,
+    imgsz: int,
+    batch: int,
+    objects: int = OBJECTS,
+    amp: torch.dtype | None = None,
+    device: str = "cpu",
+) -> Forecast:
     """Simulate one training step of `model` with its loss.
 
     Args:
@@ -102,11 +139,13 @@ def forecast(model: nn.Module, plan: Plan | None, *, imgsz: int, batch: int, obj
         imgsz: Side of the square images in pixels.
         batch: Images per step.
         objects: Objects in each image.
+        amp: The half precision of mixed-precision training; None without.
+        device: `cpu` or `cuda`: which it is for. Their kernels need different temporaries.
 
     Raises:
         RequestError: The model has no stages, or nothing is known of its task.
     """
-    return Simulated(model, imgsz=imgsz, batch=batch, objects=objects).step(plan)
+    return Simulated(model, imgsz=imgsz, batch=batch, objects=objects, amp=amp, device=device).step(plan)
 
 
 def meta_copy(model: nn.Module) -> Any:
@@ -164,7 +203,3 @@ def _anchors_inside(boxes: Tensor | None, strides: list[float], height: int, wid
     least = strides[min(1, len(strides) - 1)]  # the assigner takes smaller boxes to be this large
     wide, high = (boxes[:, 2] * width).clamp_min(least), (boxes[:, 3] * height).clamp_min(least)
     return wide * high * sum(s**-2 for s in strides)
-
-
-def _loss(model: nn.Module, data: dict[str, Tensor]) -> Tensor:
-    return model(data)[0].sum()  # type: ignore[no-any-return]

@@ -6,7 +6,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ import torch
 
 from yolo_ckpt import attachment
 from yolo_ckpt.integration import compat
+from yolo_ckpt.integration.auto import auto_plan
+from yolo_ckpt.integration.budget import budget_bytes, extra_bytes, objects_per_image
 from yolo_ckpt.integration.compiled import CompilerBudget
 from yolo_ckpt.integration.loggers import log_report
 from yolo_ckpt.integration.versions import installed
 from yolo_ckpt.measuring import LiveBytes, tensors_in
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
-from yolo_ckpt.reporting import RunReport, plan_lines, write_whole
+from yolo_ckpt.reporting import RunReport, auto_line, forecast_line, plan_lines, write_whole
 from yolo_ckpt.settings import Settings
 from yolo_ckpt.units import format_bytes, format_ms
 
@@ -40,6 +42,7 @@ class Run:
         self._reserved_bytes = 0
         self._step_ms: list[float] = []
         self._batches = 0
+        self._compared = False
         self._started = 0.0
 
     def prepare(self, trainer: Any) -> None:
@@ -53,10 +56,46 @@ class Run:
         if getattr(trainer.args, "compile", False):
             self.compiler.warn(trainer.model)
             return
-        batch = max(int(trainer.batch_size) // max(trainer.world_size, 1), 1)
-        self.plan = make_plan(trainer.model, self.settings, imgsz=int(trainer.args.imgsz), batch=batch)
+        self.plan = make_plan(
+            trainer.model, self.settings, imgsz=int(trainer.args.imgsz), batch=compat.batch_per_device(trainer)
+        )
         attachment.apply(trainer.model, self.plan)
-        for line in plan_lines(self.plan):
+        if self._budget(trainer) is None:
+            self._log(plan_lines(self.plan))
+
+    def prepare_for_budget(self, trainer: Any) -> None:
+        """With the optimizer and the data known: put the plan for the memory budget on the model, once.
+
+        Raises:
+            BudgetInfeasibleError: No plan fits.
+        """
+        budget = self._budget(trainer)
+        if budget is None or self.plan is None or self.plan.peak_bytes is not None:
+            return
+        labels = getattr(trainer.train_loader.dataset, "labels", [])
+        extra = extra_bytes(trainer)
+        found = auto_plan(
+            trainer.model,
+            imgsz=compat.largest_imgsz(trainer),
+            batch=compat.batch_per_device(trainer),
+            budget_bytes=budget,
+            stages=self.settings.ckpt_stages,
+            objects=objects_per_image(labels, mosaic=bool(getattr(trainer.args, "mosaic", 0))),
+            extra_bytes=extra,
+            amp=torch.float16 if trainer.amp else None,
+            device=trainer.device,
+        )
+        self.plan = found.plan
+        attachment.apply(trainer.model, self.plan)
+        self._log([*plan_lines(self.plan), auto_line(self.plan, budget, found.stock.peak_bytes + extra)])
+
+    def _budget(self, trainer: Any) -> int | None:
+        """What a step may have alive, where the mode plans for a budget."""
+        return budget_bytes(self.settings, trainer.device) if self.settings.ckpt == "auto" else None
+
+    @staticmethod
+    def _log(lines: Sequence[str]) -> None:
+        for line in lines:
             compat.log(line)
 
     def callbacks(self) -> dict[str, Callable[[Any], None]]:
@@ -113,6 +152,11 @@ class Run:
         if trainer.device.type == "cuda":  # before validation, which is not what the plan is about
             self._allocated_bytes = max(self._allocated_bytes, torch.cuda.max_memory_allocated(trainer.device))
             self._reserved_bytes = max(self._reserved_bytes, torch.cuda.max_memory_reserved(trainer.device))
+        measured = self._allocated_bytes or self._live_peak_bytes
+        if self.plan is not None and self.plan.peak_bytes and measured and not self._compared:
+            self._compared = True
+            line, warning = forecast_line(self.plan.peak_bytes, measured)
+            compat.log(line, warning=warning)
 
     def _train_end(self, trainer: Any) -> None:
         if self.plan is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,9 @@ def extend(trainer: Any, run: Run) -> None:
 
     def _build_train_pipeline(self: Any, *args: Any, **kwargs: Any) -> Any:
         _prepare(self, run)
-        return base._build_train_pipeline(self, *args, **kwargs)
+        built = base._build_train_pipeline(self, *args, **kwargs)
+        _refused(self, run.prepare_for_budget)
+        return built
 
     body = {"auto_batch": auto_batch, "_build_train_pipeline": _build_train_pipeline, RUN: run}
     named = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
@@ -55,8 +58,13 @@ def extend(trainer: Any, run: Run) -> None:
 
 
 def _prepare(trainer: Any, run: Run) -> None:
+    _refused(trainer, run.prepare)
+
+
+def _refused(trainer: Any, step: Callable[[Any], None]) -> None:
+    """Run a step of the planning; a request that it refuses leaves no run folder."""
     try:
-        run.prepare(trainer)
+        step(trainer)
     except RequestError:
         _remove_if_fresh(Path(trainer.save_dir))
         raise

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import Any
+
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -18,7 +22,7 @@ def solve_exact(problem: Problem, budget_bytes: int) -> tuple[int, ...] | None:
     rows = _rows(problem)
     room = (budget_bytes - problem.fixed_bytes) / MIB
     cost = np.array([o.added_ms for unit in problem.units for o in unit])
-    found = milp(
+    found = _milp(
         cost,
         constraints=[
             LinearConstraint(rows, ub=np.full(len(rows), room)),
@@ -36,13 +40,26 @@ def smallest_peak(problem: Problem) -> tuple[int, ...]:
     count = rows.shape[1]
     with_peak = np.hstack([rows, np.full((len(rows), 1), -1.0)])
     each = np.hstack([_one_each(problem), np.zeros((len(problem.units), 1))])
-    found = milp(
+    found = _milp(
         np.append(np.zeros(count), 1.0),
         constraints=[LinearConstraint(with_peak, ub=0), LinearConstraint(each, lb=1, ub=1)],
         integrality=np.append(np.ones(count), 0),
         bounds=Bounds(np.zeros(count + 1), np.append(np.ones(count), np.inf)),
     )
     return _choice(problem, found.x)
+
+
+def _milp(*args: Any, **kwargs: Any) -> Any:
+    """`milp` without the line that HiGHS prints by itself: standard output is for the answer."""
+    sys.stdout.flush()
+    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 1)
+        return milp(*args, **kwargs)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nothing)
 
 
 def _rows(problem: Problem) -> np.ndarray:

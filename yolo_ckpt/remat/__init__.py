@@ -5,6 +5,7 @@ from yolo_ckpt.remat.loop import is_known_loop, stage_loop
 from yolo_ckpt.remat.loss import run_loss
 from yolo_ckpt.remat.segments import Segment, run
 from yolo_ckpt.remat.sequential import ConvBlock, PlainConv, sequential_forward
+from yolo_ckpt.remat.simulated import simulated_for
 
 __all__ = [
     "ConvBlock",
@@ -15,5 +16,6 @@ __all__ = [
     "run",
     "run_loss",
     "sequential_forward",
+    "simulated_for",
     "stage_loop",
 ]

@@ -17,6 +17,7 @@ from yolo_ckpt.remat.fused import NormAct, can_fuse, hooked
 from yolo_ckpt.remat.hooks import ours_on_top
 from yolo_ckpt.remat.recorder import pause, resume, unrecorded
 from yolo_ckpt.remat.registry import record_dear, refer, state
+from yolo_ckpt.remat.simulated import autocast_dtype
 from yolo_ckpt.remat.split import SPLIT_MIN_BYTES, SplitConv
 
 _CONVOLUTION = torch.ops.aten.convolution.default
@@ -76,15 +77,17 @@ def conv_forward(conv: Any, x: Tensor) -> Tensor | None:
 
 def _casts_weight_at_most(conv: Any, x: Tensor) -> bool:
     """True when autocast is off, or leaves `x` and finds nothing to cast but a trainable weight."""
-    if not torch._C._is_any_autocast_enabled():
+    if not x.is_meta and not torch._C._is_any_autocast_enabled():
         return True
-    device = x.device.type
-    on = torch.is_autocast_enabled(device)
-    return on and x.dtype is torch.get_autocast_dtype(device) and conv.bias is None and conv.weight.requires_grad
+    dtype = autocast_dtype(x)
+    if dtype is None:
+        return True
+    return x.dtype is dtype and conv.bias is None and conv.weight.requires_grad
 
 
 def _splits(conv: Any, x: Tensor) -> bool:
-    return x.dim() == 4 and x.nbytes >= SPLIT_MIN_BYTES and x.requires_grad and conv.weight.requires_grad
+    large = x.dim() == 4 and x.nbytes >= SPLIT_MIN_BYTES
+    return large and x.requires_grad and conv.weight.requires_grad and x.dtype is conv.weight.dtype
 
 
 def _convolve(conv: Any, x: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from yolo_ckpt.errors import RematError
+from yolo_ckpt.remat.simulated import is_on_cpu
 from yolo_ckpt.remat.values import detached
 
 _ones: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
@@ -59,7 +60,7 @@ class Norm:
         self.momentum, self.eps, self.cudnn = momentum, eps, cudnn  # what the training kernel was called with
         self.versions = self._versions()
         self.same_loop = (
-            mean.device.type in ("cpu", "meta")
+            is_on_cpu(mean)
             and mean.dtype in (torch.float32, torch.float64)
             and all(t is None or t.is_contiguous() for t in (weight, bias))
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from yolo_ckpt.plan import Plan
+from yolo_ckpt.units import format_bytes
 
 _DONE = {
     "selective": "convolution outputs are kept, everything between them is recomputed",
@@ -28,6 +29,23 @@ def plan_lines(plan: Plan) -> list[str]:
         f"stages {ranges(s.index for s in plan.planned) or 'none'} of {len(plan.stages)}, in {segments} segments",
         f"left as it is: {reasons}",
     ]
+
+
+def auto_line(plan: Plan, budget_bytes: int, stock_bytes: int) -> str:
+    """What the plan promises for the budget."""
+    assert plan.peak_bytes is not None
+    forecast = f"forecast peak {format_bytes(plan.peak_bytes)} of {format_bytes(budget_bytes)}"
+    if not plan.planned:
+        return f"{forecast}: fits without a plan, training is stock"
+    added = "" if plan.added_share is None else f", about {plan.added_share:.0%} more time a step (an estimate)"
+    return f"{forecast}, stock would need {format_bytes(stock_bytes)}{added}"
+
+
+def forecast_line(forecast_bytes: int, measured_bytes: int) -> tuple[str, bool]:
+    """Forecast and measurement in one line, and whether they differ by more than 5 %."""
+    off = measured_bytes / forecast_bytes - 1
+    sizes = f"{format_bytes(measured_bytes)}, forecast {format_bytes(forecast_bytes)}"
+    return f"peak of the first epoch {sizes} ({off:+.1%})", abs(off) > 0.05
 
 
 def ranges(indices: Iterable[int]) -> str:
