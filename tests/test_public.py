@@ -28,7 +28,7 @@ LAYERS = [
     ("stages", "attachment"),
     ("planner",),
     ("hotspots", "integration", "data"),
-    ("api", "cli", "__main__"),
+    ("api", "helptext", "cli", "__main__"),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from yolo_ckpt.api import VerifyReport, measure, plan, verify
 from yolo_ckpt.attachment import apply, remove
 from yolo_ckpt.errors import (
+    BudgetInfeasibleError,
     ParityError,
     PlanError,
     RematError,
@@ -19,6 +20,7 @@ from yolo_ckpt.plan import Plan, StagePlan
 from yolo_ckpt.settings import Settings
 
 __all__ = [
+    "BudgetInfeasibleError",
     "Measurement",
     "ParityError",
     "Plan",

@@ -31,18 +31,30 @@ def plan(
         model: A module with stages, as Ultralytics builds them.
         imgsz: Side of the square input in pixels.
         batch: Images per step.
-        ckpt: `off`, `selective`, `full`, `auto` (for now the same as `selective`) or the path of a plan file.
-        budget: As the flag `ckpt_budget`; for now it is checked and has no effect.
+        ckpt: `off`, `selective`, `full`, `auto` (the plan with the least added time within the budget) or the path of
+            a plan file.
+        budget: As the flag `ckpt_budget`: with `ckpt="auto"`, what a training step with its loss may have alive,
+            gradients included, optimizer and averages not. A share is one of what is free on the model's device.
+            Without a budget, `auto` is `selective`.
         **settings: Other flags, for example `ckpt_stages="backbone"`.
 
     Raises:
         SettingsError: A setting is wrong, or names no stage.
         PlanError: The plan file is for another model, or cannot be read.
         RequestError: The model has no stages, or a size is not positive.
+        BudgetInfeasibleError: No plan fits the budget.
     """
-    return make_plan(
-        model, Settings.from_mapping({"ckpt": ckpt, "ckpt_budget": budget, **settings}), imgsz=imgsz, batch=batch
-    )
+    made = Settings.from_mapping({"ckpt": ckpt, "ckpt_budget": budget, **settings})
+    plan = make_plan(model, made, imgsz=imgsz, batch=batch)
+    if made.ckpt != "auto" or budget is None:
+        return plan
+    from yolo_ckpt.integration.auto import auto_plan
+    from yolo_ckpt.integration.budget import budget_bytes
+
+    device = next(model.parameters()).device
+    room = budget_bytes(made, device)
+    assert room is not None
+    return auto_plan(model, imgsz=imgsz, batch=batch, budget_bytes=room, stages=made.ckpt_stages, device=device).plan
 
 
 def measure(model: nn.Module, *, imgsz: int, batch: int, plan: Plan | None = None) -> Measurement:

@@ -94,19 +94,33 @@ def _nothing_more(command: str, arguments: Sequence[str]) -> None:
 
 
 def _plan(arguments: Sequence[str]) -> int:
-    request = _Request.parse(arguments, imgsz="640", batch="1")
-    import yolo_ckpt
+    request = _Request.parse(arguments, imgsz="640", batch="1", gpu="", amp="", objects="30")
+    from yolo_ckpt.integration import look
 
-    model = request.model("meta")
-    made = yolo_ckpt.plan(model, imgsz=request.imgsz, batch=request.batch, **request.flags)
-    stock = yolo_ckpt.measure(model, imgsz=request.imgsz, batch=request.batch)
-    planned = yolo_ckpt.measure(model, imgsz=request.imgsz, batch=request.batch, plan=made)
+    found = look.look(
+        request.model("meta"), request.settings, request.target(), imgsz=request.imgsz, batch=request.batch,
+        objects=_positive("objects", request.options["objects"]),
+    )  # fmt: skip
     if request.json:
-        print(json.dumps({"plan": dataclasses.asdict(made), "stock": _record(stock), "planned": _record(planned)}))
+        print(json.dumps(_record(found)))
     else:
-        from yolo_ckpt.reporting.tables import print_plan
+        from yolo_ckpt.reporting.tables import print_look
 
-        print_plan(made, stock, planned)
+        print_look(found)
+    return 0
+
+
+def _fit(arguments: Sequence[str]) -> int:
+    request = _Request.parse(arguments, gpu="", amp="", objects="30")
+    from yolo_ckpt.integration import look
+
+    found = look.fit(request.model("meta"), request.target(), objects=_positive("objects", request.options["objects"]))
+    if request.json:
+        print(json.dumps([_record(fit) for fit in found]))
+    else:
+        from yolo_ckpt.reporting.tables import print_fit
+
+        print_fit(found)
     return 0
 
 
@@ -136,7 +150,7 @@ def _bench(arguments: Sequence[str]) -> int:
 
     options = request.options
     results = bench.run_request(
-        request.model("cpu"), request.flags, ways=options["ways"], imgsz=request.imgsz, batch=request.batch,
+        request.model("cpu"), request.settings, ways=options["ways"], imgsz=request.imgsz, batch=request.batch,
         objects=_positive("objects", options["objects"]), rounds=_positive("rounds", options["rounds"]),
         device=options["device"], amp=options["amp"],
     )  # fmt: skip
@@ -170,11 +184,23 @@ def _record(value: Any) -> Any:
 class _Request:
     """The `key=value` arguments of a command that works on a model without training it."""
 
-    flags: dict[str, str]
+    settings: dict[str, str]
     options: dict[str, str]
-    imgsz: int
-    batch: int
     json: bool
+    imgsz: int = 0
+    batch: int = 0
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """The flags as arguments of `yolo_ckpt.plan`."""
+        return {"budget" if name == "ckpt_budget" else name: value for name, value in self.settings.items()}
+
+    def target(self) -> Any:
+        """What `gpu=`, `ckpt_budget=` and `amp=` say."""
+        from yolo_ckpt.integration.look import Target
+
+        budget = self.settings.get("ckpt_budget")
+        return Target.of(gpu=self.options["gpu"], budget=budget, amp=self.options["amp"])
 
     @classmethod
     def parse(cls, arguments: Sequence[str], **defaults: str) -> _Request:
@@ -192,10 +218,8 @@ class _Request:
             raise SettingsError("model= is missing; give a model such as yolo26n.yaml or a .pt file")
         if options["format"] not in ("table", "json"):
             raise SettingsError(f"format={options['format']} is not known; use table or json")
-        if "ckpt_budget" in ours:
-            ours["budget"] = ours.pop("ckpt_budget")
-        sizes = {name: _positive(name, options[name]) for name in ("imgsz", "batch")}
-        return cls(flags=ours, options=options, json=options["format"] == "json", **sizes)
+        sizes = {name: _positive(name, options[name]) for name in ("imgsz", "batch") if name in options}
+        return cls(settings=ours, options=options, json=options["format"] == "json", **sizes)
 
     def model(self, device: str) -> Any:
         """The model that `model=` names, in train mode on `device`."""
@@ -213,6 +237,7 @@ def _positive(name: str, text: str) -> int:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "plan": _plan,
+    "fit": _fit,
     "verify": _verify,
     "bench": _bench,
     "sample": _sample,

@@ -6,7 +6,8 @@ PROGRAM = """\
 yolo-ckpt: train Ultralytics YOLO at full resolution in less memory
 
   train ARGS [ckpt=...]      train; ARGS are what `yolo train` takes
-  plan model= imgsz= batch=  the plan per stage, and its simulated peak
+  plan model= imgsz= batch=  the plan per stage, and its forecast peak
+  fit model= gpu=            the largest batch and image that fit
   verify model= imgsz=       prove here that the plan changes no bit
   bench model= imgsz= batch= stock, plans and other methods side by side
   sample aerial dir=         a real data set to try it on
@@ -15,10 +16,10 @@ yolo-ckpt: train Ultralytics YOLO at full resolution in less memory
 flags (train, plan, verify, bench):
   ckpt=off|selective|full|auto|PLAN.json  what to recompute (default auto)
   ckpt_stages=all|backbone|neck|head|0-8|0,2,4|C3k2
-  ckpt_budget=22GiB|75%                   checked, not used yet
+  ckpt_budget=22GiB|75%                   what auto may use (90% of the GPU)
 
 `yolo-ckpt COMMAND --help` tells more. Example:
-  yolo-ckpt train model=yolo26m.yaml data=my.yaml imgsz=2048 ckpt=full
+  yolo-ckpt train model=yolo26m.yaml data=my.yaml imgsz=2048 ckpt=auto
 """
 
 COMMANDS = {
@@ -35,12 +36,25 @@ run folder afterwards. Flags may stand in the file that cfg= names.
   yolo-ckpt train ... ckpt=runs/detect/train/ckpt_plan.json
 """,
     "plan": """\
-yolo-ckpt plan model= [imgsz=640] [batch=1] [ckpt=...] [format=table|json]
+yolo-ckpt plan model= [imgsz=640] [batch=1] [gpu=rtx4090|22GiB] [ckpt=...]
+               [ckpt_budget=...] [amp=fp32|fp16|bf16] [objects=30]
+               [format=table|json]
 
 Shows what is done with each stage, and the peak memory of a training step
-with and without the plan, simulated: no GPU and no memory needed.
+with its loss, with and without the plan. All is simulated: no GPU and no
+memory needed. With a GPU or a budget, ckpt=auto is the plan that adds the
+least time within it; gpu= implies amp=fp16. objects= are those in an image.
 
-  yolo-ckpt plan model=yolo26x.yaml imgsz=2048 ckpt=full
+  yolo-ckpt plan model=yolo26x.yaml imgsz=2048 batch=2 gpu=rtx3060
+""",
+    "fit": """\
+yolo-ckpt fit model= gpu=rtx4090|22GiB [amp=fp32|fp16|bf16] [objects=30]
+              [ckpt_budget=80%] [format=table|json]
+
+The largest batch at each size for stock, selective and full, and the largest
+image at batch 1. All is simulated: no GPU and no memory needed.
+
+  yolo-ckpt fit model=yolo26x.yaml gpu=l4
 """,
     "verify": """\
 yolo-ckpt verify model= [imgsz=320] [batch=2] [device=cpu] [ckpt=...]

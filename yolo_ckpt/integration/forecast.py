@@ -10,6 +10,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -48,6 +49,17 @@ class Forecast:
     batch_bytes: int
     windows: tuple[Window, ...]
 
+    @property
+    def kept_bytes(self) -> tuple[int, ...]:
+        """What each stage leaves in memory between its forward and its backward pass."""
+        starts = [w.start_bytes for w in self.windows if w.phase != "backward"]
+        return tuple(after - before for before, after in pairwise(starts))
+
+    @property
+    def peak_at(self) -> Window:
+        """The part of the step that has the peak."""
+        return max(self.windows, key=lambda w: w.peak_bytes)
+
 
 class Simulated:
     """Training steps of one model at one size, on the meta device."""
@@ -65,8 +77,10 @@ class Simulated:
         """See `forecast`."""
         self.imgsz, self.batch, self._amp, self._cuda = imgsz, batch, amp, device == "cuda"
         self._model = model
-        self._made = made_batch(
-            meta_copy(model), imgsz=imgsz, batch=batch, objects=objects, device="cpu", images_on="meta"
+        self._made = (
+            made_batch(meta_copy(model), imgsz=imgsz, batch=batch, objects=objects, device="cpu", images_on="meta")
+            if hasattr(model, "init_criterion") or hasattr(model, "loss")
+            else {"img": torch.empty(batch, 3, imgsz, imgsz, device="meta")}
         )
 
     def step(self, plan: Plan | None) -> Forecast:
@@ -108,7 +122,10 @@ class Simulated:
             return stage_work(stages_of(trial), lambda: self._cast(trial, data["img"]))
 
     def _loss(self, model: Any, data: dict[str, Tensor]) -> Tensor:
-        return self._cast(model, data)[0].sum()  # type: ignore[no-any-return]
+        if hasattr(model, "loss"):
+            return self._cast(model, data)[0].sum()  # type: ignore[no-any-return]
+        outputs = [t for t in tensors_in(self._cast(model, data["img"])) if t.requires_grad]
+        return sum((t.sum() for t in outputs), outputs[0].new_zeros(()))
 
     def _cast(self, model: Any, given: Any) -> Any:
         with MetaAutocast(self._amp) if self._amp is not None else contextlib.nullcontext():

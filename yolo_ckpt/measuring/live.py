@@ -29,6 +29,10 @@ class LiveBytes(TorchDispatchMode):
         self._window_peak_bytes = 0
         self._sizes: dict[int, int] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # skipping costs two Python calls for each operator, and nothing that is compiled is measured
+
     def add(self, tensors: Iterable[Tensor]) -> None:
         """Count the storages of `tensors` too."""
         for tensor in tensors:
@@ -55,7 +59,10 @@ class LiveBytes(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        self.add(tensors_in(out))
+        if isinstance(out, Tensor):
+            self._see(out)
+        else:
+            self.add(tensors_in(out))
         return out
 
 

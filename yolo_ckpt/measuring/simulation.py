@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 MANY = 1024  # what a number without content counts as (rule 4)
 SHADOW_MAX_ELEMENTS = 1 << 20
@@ -40,6 +40,10 @@ class Simulation(TorchDispatchMode):
         self._count_true = count_true
         self._shadows: dict[int, Tensor] = {}  # by storage: a flat CPU tensor over all of it
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # skipping costs two Python calls for each operator, and nothing here is compiled
+
     def lend(self, tensor: Tensor) -> Tensor:
         """`tensor` (CPU) on meta, with its content known."""
         made = torch.empty_like(tensor, device="meta")
@@ -48,7 +52,7 @@ class Simulation(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        given = _tensors(args) + _tensors(kwargs.values()) if kwargs else _tensors(args)
         if not given and not _moves_to(kwargs, "meta"):
             return func(*args, **kwargs)
         if given and not any(t.is_meta for t in given):
@@ -75,7 +79,7 @@ class Simulation(TorchDispatchMode):
         else:
             if func in _WITH_MASKS:
                 args = (args[0], self._positions(args[1]), *args[2:])
-            out = func(*tree_map(_blank, args), **kwargs)
+            out = func(*_map(_blank, args), **kwargs)
         if func._schema.is_mutable:
             if content is None:
                 self._forget_written(func, args)
@@ -198,7 +202,18 @@ def _on_meta(leaf: Any) -> bool:
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    return [t for t in tree_leaves(tree) if isinstance(t, Tensor)]
+    """The tensors of an operator's arguments or results, which nest no deeper than lists."""
+    found: list[Tensor] = []
+    for leaf in (tree,) if isinstance(tree, Tensor) else tree or ():
+        if isinstance(leaf, Tensor):
+            found.append(leaf)
+        elif isinstance(leaf, (list, tuple)):
+            found += (t for t in leaf if isinstance(t, Tensor))
+    return found
+
+
+def _map(change: Callable[[Any], Any], args: Any) -> list[Any]:
+    return [[change(a) for a in arg] if isinstance(arg, (list, tuple)) else change(arg) for arg in args]
 
 
 def _like(tree: Any) -> Any:
@@ -257,7 +272,7 @@ def _is_view(func: Any) -> bool:
 
 def _elements(func: Any, args: Any, kwargs: Any) -> int:
     """Elements that broadcasting the tensors together gives, or that a factory is asked for."""
-    shapes = [t.shape for t in _tensors((args, kwargs))]
+    shapes = [t.shape for t in (*_tensors(args), *_tensors(kwargs.values()))]
     if not shapes:
         size = args[0] if args and isinstance(args[0], (list, tuple)) else ()
         return int(torch.Size(size).numel())

@@ -9,20 +9,37 @@ from rich.console import Console
 from rich.table import Table
 
 from yolo_ckpt.plan import Plan
-from yolo_ckpt.reporting.lines import plan_lines
+from yolo_ckpt.reporting.lines import auto_line, plan_lines
 from yolo_ckpt.units import format_bytes, format_ms
 
 
-class _Stage(Protocol):
-    @property
-    def kept_bytes(self) -> int: ...
-
-
-class _Measured(Protocol):
+class _Step(Protocol):
     @property
     def peak_bytes(self) -> int: ...
     @property
-    def stages(self) -> tuple[_Stage, ...]: ...
+    def kept_bytes(self) -> tuple[int, ...]: ...
+
+
+class _Look(Protocol):
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def stock(self) -> _Step: ...
+    @property
+    def planned(self) -> _Step: ...
+    @property
+    def extra_bytes(self) -> int: ...
+    @property
+    def budget_bytes(self) -> int | None: ...
+
+
+class _Fit(Protocol):
+    @property
+    def ckpt(self) -> str: ...
+    @property
+    def batches(self) -> dict[int, int]: ...
+    @property
+    def largest_imgsz(self) -> int: ...
 
 
 class _Way(Protocol):
@@ -60,20 +77,37 @@ def print_bench(ways: Sequence[_Way]) -> None:
             console.print(f"{way.way} is not the same training: {way.difference}", markup=False, highlight=False)
 
 
-def print_plan(plan: Plan, stock: _Measured, planned: _Measured) -> None:
-    """The plan stage by stage, with what each stage's forward pass leaves in memory, and both simulated peaks."""
+def print_look(look: _Look) -> None:
+    """The plan stage by stage, with what each stage leaves in memory, and the forecast peaks with and without it."""
     table = Table("stage", "class", "action", "segment", "stock", "planned", "why not", box=None, pad_edge=False)
-    for stage, before, after in zip(plan.stages, stock.stages, planned.stages, strict=True):
+    rows = zip(look.plan.stages, look.stock.kept_bytes, look.planned.kept_bytes, strict=True)
+    for stage, before, after in rows:
         segment = "" if stage.action == "save" else "opens" if stage.opens else "goes on"
-        sizes = [format_bytes(m.kept_bytes) for m in (before, after)]
+        sizes = [format_bytes(max(size, 0)) for size in (before, after)]
         table.add_row(str(stage.index), stage.kind, stage.action, segment, *sizes, stage.reason)
     console = Console()
     console.print(table)
-    for line in plan_lines(plan):
-        console.print(line, markup=False, highlight=False)
-    ratio = planned.peak_bytes / stock.peak_bytes
-    console.print(
-        f"simulated peak of a step without the loss and the optimizer: {format_bytes(stock.peak_bytes)} stock, "
-        f"{format_bytes(planned.peak_bytes)} planned ({ratio:.0%})",
-        highlight=False,
+    lines = plan_lines(look.plan)
+    planned, stock = (f.peak_bytes + look.extra_bytes for f in (look.planned, look.stock))
+    lines.append(
+        f"forecast peak of a training step: {format_bytes(stock)} stock, {format_bytes(planned)} planned "
+        f"({planned / stock:.0%}); {format_bytes(look.extra_bytes)} of both for the optimizer, the averaged model and "
+        f"the allocator"
     )
+    if look.budget_bytes is not None and look.plan.ckpt == "auto":
+        lines.append(auto_line(look.plan, look.budget_bytes, stock))
+    elif look.budget_bytes is not None:
+        lines.append(f"{'fits' if planned <= look.budget_bytes else 'does not fit'} {format_bytes(look.budget_bytes)}")
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+
+
+def print_fit(fits: Sequence[_Fit]) -> None:
+    """The largest batch by size and mode, and the largest image."""
+    sizes = list(fits[0].batches)
+    table = Table("ckpt", *(f"{s} px" for s in sizes), "largest imgsz, batch 1", box=None, pad_edge=False)
+    for fit in fits:
+        table.add_row(fit.ckpt, *(str(fit.batches[s] or "-") for s in sizes), str(fit.largest_imgsz or "-"))
+    console = Console()
+    console.print(table)
+    console.print("the largest batch that fits; all figures are forecasts", highlight=False)

@@ -1,0 +1,125 @@
+"""What fits a memory budget: the largest batch at each size, and the largest image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from yolo_ckpt.integration.forecast import OBJECTS, Simulated
+from yolo_ckpt.planner import make_plan
+from yolo_ckpt.settings import Settings
+
+SIZES = (640, 1024, 1280, 1536, 2048, 3072, 4096)
+MODES = ("off", "selective", "full")
+LARGEST = 32768  # sides beyond this are not looked for
+STEP, SMALLEST, FIRST = 32, 64, 512  # of sides; a batch of one image of 32 px leaves one value per channel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """One mode.
+
+    Attributes:
+        ckpt: The mode.
+        batches: The largest batch at each size of the table, by size; 0 where not even one image fits.
+        largest_imgsz: The largest side at batch 1, a multiple of 32; 0 where none fits.
+    """
+
+    ckpt: str
+    batches: dict[int, int]
+    largest_imgsz: int
+
+
+class Fits:
+    """Forecasts of one model, as large as they have to be simulated.
+
+    A step's bytes are a fixed part, and a part per image that grows with the pixels; the loss has parts of its own. So
+    the search starts from what two simulated steps say, and every answer is simulated itself.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        budget_bytes: int,
+        *,
+        extra_bytes: int,
+        amp: torch.dtype | None,
+        device: str,
+        objects: int = OBJECTS,
+    ) -> None:
+        self.model, self.budget, self.amp, self.device, self.objects = model, budget_bytes, amp, device, objects
+        self.extra = extra_bytes
+        self._peaks: dict[tuple[str, int, int], int] = {}
+
+    def peak_bytes(self, ckpt: str, imgsz: int, batch: int) -> int:
+        """Forecast peak of a step."""
+        key = (ckpt, imgsz, batch)
+        if key not in self._peaks:
+            simulated = Simulated(
+                self.model, imgsz=imgsz, batch=batch, objects=self.objects, amp=self.amp, device=self.device
+            )
+            plan = make_plan(self.model, Settings(ckpt=ckpt), imgsz=imgsz, batch=batch)
+            self._peaks[key] = simulated.step(plan).peak_bytes + self.extra
+        return self._peaks[key]
+
+    def largest_batch(self, ckpt: str, imgsz: int, guess: int = 2) -> int:
+        """The most images of this size in a step within the budget, searched from `guess`."""
+        fits, fails = 0, 1 << 20
+        fixed = self.extra + sum(2 * p.nbytes for p in self.model.parameters())
+        batch = max(guess, 1)
+        while fails - fits > 1:
+            peak = self.peak_bytes(ckpt, imgsz, batch)
+            images = int((self.budget - peak) // max((peak - fixed) // batch, 1))
+            if peak <= self.budget:
+                fits, wanted = batch, batch + images
+            else:
+                fails, wanted = batch, batch + images
+            if wanted == fits:
+                break
+            batch = min(max(wanted, fits + 1), fails - 1)
+        return fits
+
+    def largest_imgsz(self, ckpt: str, low: int = 0, high: int = 0) -> int:
+        """The largest side at batch 1 within the budget, between `low`, which fits, and `high`, which does not (0: not
+        known)."""
+        size = high or max(low * 2, FIRST)
+        while not high and size <= LARGEST:
+            if self.peak_bytes(ckpt, size, 1) > self.budget:
+                high = size
+            else:
+                low, size = size, size * 2
+        while high - low > STEP and high > SMALLEST:
+            middle = self._between(ckpt, low, high)
+            if self.peak_bytes(ckpt, middle, 1) <= self.budget:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _between(self, ckpt: str, low: int, high: int) -> int:
+        """A side strictly between two, where bytes that grow with the pixels would reach the budget."""
+        known = {s: p for (c, s, b), p in self._peaks.items() if c == ckpt and b == 1 and s in (low, high)}
+        guess = (low + high) / 2
+        if len(known) == 2 and known[high] > known[low]:
+            share = (self.budget - known[low]) / (known[high] - known[low])
+            guess = (low**2 + share * (high**2 - low**2)) ** 0.5
+        return min(max(int(guess) // STEP * STEP, low + STEP, SMALLEST), high - STEP)
+
+    def fit(self, ckpt: str) -> Fit:
+        """The table's row for a mode."""
+        batches: dict[int, int] = {}
+        guess = 2
+        for imgsz in SIZES:
+            batches[imgsz] = self.largest_batch(ckpt, imgsz, guess) if guess else 0
+            guess = _scaled(batches[imgsz], imgsz)
+        low = max((s for s in SIZES if batches[s]), default=0)
+        high = min((s for s in SIZES if not batches[s]), default=0)
+        return Fit(ckpt=ckpt, batches=batches, largest_imgsz=self.largest_imgsz(ckpt, low, high))
+
+
+def _scaled(batch: int, imgsz: int) -> int:
+    """The batch at the next size that has as many pixels; 0 once no image fits."""
+    larger = [s for s in SIZES if s > imgsz]
+    return max(batch * imgsz**2 // larger[0] ** 2, 1) if batch and larger else 0

@@ -1,0 +1,125 @@
+"""`yolo-ckpt plan` and `yolo-ckpt fit`: answers about a model before it is trained, by forecast alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from yolo_ckpt.errors import SettingsError
+from yolo_ckpt.integration.auto import CUDA_BYTES, auto_plan
+from yolo_ckpt.integration.budget import average_bytes, optimizer_bytes
+from yolo_ckpt.integration.fit import MODES, Fit, Fits
+from yolo_ckpt.integration.forecast import Forecast, Simulated
+from yolo_ckpt.plan import Plan
+from yolo_ckpt.planner import make_plan
+from yolo_ckpt.planning.cards import usable_bytes
+from yolo_ckpt.settings import Settings, check_budget
+
+AMP = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A plan and what is forecast for a training step with it.
+
+    Attributes:
+        plan: The plan; its `peak_bytes` counts everything.
+        stock: The step without it, as simulated.
+        planned: The step with it.
+        extra_bytes: Optimizer, averaged model, and on CUDA what the allocator gives out beyond tensors.
+        budget_bytes: What was asked for; None where nothing was.
+    """
+
+    plan: Plan
+    stock: Forecast
+    planned: Forecast
+    extra_bytes: int
+    budget_bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What is planned for.
+
+    Attributes:
+        budget_bytes: Of the device; None where none was given.
+        device: `cuda` for a GPU that was named, else `cpu`.
+        amp: Half precision, as the host trains on CUDA by default.
+    """
+
+    budget_bytes: int | None
+    device: str
+    amp: torch.dtype | None
+
+    @classmethod
+    def of(cls, *, gpu: str, budget: str | None, amp: str) -> Target:
+        """From the options `gpu=`, `ckpt_budget=` and `amp=`, which may be empty.
+
+        Raises:
+            SettingsError: One of them is wrong, or the budget is a share of nothing.
+        """
+        if amp and amp not in AMP:
+            raise SettingsError(f"amp={amp} is not known; use one of {', '.join(AMP)}")
+        total = usable_bytes(gpu) if gpu else None
+        asked = None if budget is None else check_budget(budget)
+        if asked is not None and asked < 1:
+            if total is None:
+                raise SettingsError(
+                    f"ckpt_budget={budget} is a share; say of what with gpu=, or give a size such as 22GiB"
+                )
+            asked *= total
+        room = asked if asked is not None else total
+        device = "cuda" if gpu else "cpu"
+        return cls(
+            budget_bytes=None if room is None else int(room),
+            device=device,
+            amp=AMP[amp] if amp else torch.float16 if gpu else None,
+        )
+
+
+def extra_of(model: nn.Module, target: Target) -> int:
+    """What a run has alive besides its step, with the largest optimizer state of the host's optimizers."""
+    extra = optimizer_bytes(model, "") + average_bytes(model)
+    return extra + (CUDA_BYTES if target.device == "cuda" else 0)
+
+
+def look(model: nn.Module, flags: Mapping[str, str], target: Target, *, imgsz: int, batch: int, objects: int) -> Look:
+    """The plan that `flags` ask for, with its forecast.
+
+    Raises:
+        RequestError: The flags do not fit the model, or no plan fits the budget.
+    """
+    settings = Settings.from_mapping(flags)
+    extra = extra_of(model, target)
+    if settings.ckpt == "auto" and target.budget_bytes is not None:
+        found = auto_plan(
+            model, imgsz=imgsz, batch=batch, budget_bytes=target.budget_bytes, stages=settings.ckpt_stages,
+            objects=objects, extra_bytes=extra, amp=target.amp, simulate=target.device,
+        )  # fmt: skip
+        return Look(
+            plan=found.plan, stock=found.stock, planned=found.planned, extra_bytes=extra,
+            budget_bytes=target.budget_bytes,
+        )  # fmt: skip
+    simulated = Simulated(model, imgsz=imgsz, batch=batch, objects=objects, amp=target.amp, device=target.device)
+    plan = make_plan(model, settings, imgsz=imgsz, batch=batch)
+    stock, planned = simulated.step(None), simulated.step(plan)
+    plan = replace(plan, peak_bytes=planned.peak_bytes + extra)
+    return Look(plan=plan, stock=stock, planned=planned, extra_bytes=extra, budget_bytes=target.budget_bytes)
+
+
+def fit(model: nn.Module, target: Target, *, objects: int) -> list[Fit]:
+    """What fits, for stock and each fixed mode.
+
+    Raises:
+        SettingsError: No budget was given.
+    """
+    if target.budget_bytes is None:
+        raise SettingsError("fit needs gpu= (a name, or a size such as 22GiB) or ckpt_budget=")
+    fits = Fits(
+        model, target.budget_bytes, extra_bytes=extra_of(model, target), amp=target.amp, device=target.device,
+        objects=objects,
+    )  # fmt: skip
+    return [fits.fit(ckpt) for ckpt in MODES]
