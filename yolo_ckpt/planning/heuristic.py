@@ -1,62 +1,61 @@
-"""A good choice without a solver: greedy steps to the budget, then back where that is still within it."""
+"""A good choice without a solver: dynamic programming over what the units so far keep.
+
+Only the sum of what was kept so far decides what a later unit may do. So of all ways through the first units with the
+same sum only the fastest matters, and none that keeps more and is slower. Where more than `WIDTH` of them remain, the
+fastest in each of `WIDTH` ranges of sums goes on: that, and nothing else, can miss the best choice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
 from yolo_ckpt.planning.problem import Problem
 
-
-def solve_greedy(problem: Problem, budget_bytes: int) -> tuple[int, ...] | None:
-    """A choice with little added time whose peak is at most `budget_bytes`; None where no step leads there.
-
-    Deterministic. From the fastest options it takes, again and again, the change that lowers the excess over the budget
-    most for its time, and in the end takes back, dearest first, what is not needed.
-    """
-    choice = [min(range(len(u)), key=lambda i: (u[i].added_ms, u[i].kept_bytes)) for u in problem.units]
-    while (excess := _excess(problem, choice, budget_bytes)) > 0:
-        best = max(_changes(problem, choice, budget_bytes, excess), default=None)
-        if best is None:
-            return None
-        choice[-best[1]] = -best[2]
-    return tuple(_taken_back(problem, choice, budget_bytes))
+WIDTH = 1000
 
 
-def _excess(problem: Problem, choice: list[int], budget_bytes: int) -> float:
-    """How far the places of the step are over the budget, in all: a change may help one of them only."""
-    total, before = 0, 0
+class _Way(NamedTuple):
+    """Options for the first units."""
+
+    kept_bytes: int
+    added_ms: float
+    choice: tuple[int, ...]
+
+
+def solve_frontier(problem: Problem, budget_bytes: int) -> tuple[int, ...] | None:
+    """A choice with about the least added time whose peak is at most `budget_bytes`; None where there is none.
+    Deterministic."""
     room = budget_bytes - problem.fixed_bytes
-    for option in problem.chosen(choice):
-        total += max(before + max(option.forward_bytes, option.backward_bytes) - room, 0)
-        before += option.kept_bytes
-    return total + max(before + problem.loss_bytes - room, 0)
+    ways = [_Way(0, 0.0, ())]
+    for options in problem.units:
+        longer = [
+            _Way(way.kept_bytes + o.kept_bytes, way.added_ms + o.added_ms, (*way.choice, i))
+            for way in ways
+            for i, o in enumerate(options)
+            if way.kept_bytes + max(o.forward_bytes, o.backward_bytes) <= room
+        ]
+        ways = _thinned(_undominated(longer))
+    fitting = [way for way in ways if way.kept_bytes + problem.loss_bytes <= room]
+    return min(fitting, key=_speed).choice if fitting else None
 
 
-def _changes(problem: Problem, choice: list[int], budget_bytes: int, excess: float) -> Iterator[tuple[float, int, int]]:
-    """(gain, -unit, -option) of every change that lowers the excess."""
-    for unit, options in enumerate(problem.units):
-        for option in range(len(options)):
-            trial = [*choice[:unit], option, *choice[unit + 1 :]]
-            gain = excess - _excess(problem, trial, budget_bytes)
-            if gain > 0:
-                time = options[option].added_ms - options[choice[unit]].added_ms
-                yield gain / max(time, 1e-9), -unit, -option
+def _speed(way: _Way) -> tuple[float, int, tuple[int, ...]]:
+    return way.added_ms, way.kept_bytes, way.choice
 
 
-def _taken_back(problem: Problem, choice: list[int], budget_bytes: int) -> list[int]:
-    """The choice with every unit at the fastest option that the budget still allows, dearest units first, until nothing
-    changes."""
-    order = sorted(range(len(choice)), key=lambda u: -problem.units[u][choice[u]].added_ms)
-    changed = True
-    while changed:
-        changed = False
-        for unit in order:
-            options = problem.units[unit]
-            for option in sorted(range(len(options)), key=lambda o: options[o].added_ms):
-                if options[option].added_ms >= options[choice[unit]].added_ms:
-                    break
-                trial = [*choice[:unit], option, *choice[unit + 1 :]]
-                if problem.peak_bytes(trial) <= budget_bytes:
-                    choice, changed = trial, True
-                    break
-    return choice
+def _undominated(ways: list[_Way]) -> list[_Way]:
+    """Those that no other one beats in both respects, from the least kept to the least time."""
+    found: list[_Way] = []
+    for way in sorted(ways):
+        if not found or way.added_ms < found[-1].added_ms:
+            found.append(way)
+    return found
+
+
+def _thinned(ways: list[_Way]) -> list[_Way]:
+    """At most about `WIDTH` of them; the one that keeps least is among them."""
+    if len(ways) <= WIDTH:
+        return ways
+    low, span = ways[0].kept_bytes, ways[-1].kept_bytes - ways[0].kept_bytes + 1
+    fastest = {(way.kept_bytes - low) * WIDTH // span: way for way in ways}  # later ones are faster
+    return _undominated([ways[0], *fastest.values()])

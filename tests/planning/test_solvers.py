@@ -1,0 +1,138 @@
+"""The solvers against trying everything."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from yolo_ckpt.planning import heuristic
+from yolo_ckpt.planning.exact import smallest_peak, solve_exact
+from yolo_ckpt.planning.heuristic import solve_frontier
+from yolo_ckpt.planning.ladder import climb, rungs
+from yolo_ckpt.planning.problem import Option, Problem
+
+MIB = 1 << 20
+
+
+def made_problem(seed: int) -> Problem:
+    """Up to ten units with three options: the more time one adds, the less it keeps."""
+    rng = np.random.default_rng(seed)
+    units = []
+    for _ in range(rng.integers(2, 11)):
+        kept = np.sort(rng.integers(1, 200, 3))[::-1]
+        added = np.concatenate([[0.0], np.sort(rng.random(2)) * 10])
+        needed = kept + rng.integers(0, 150, 3)
+        units.append(
+            tuple(
+                Option(
+                    action=action,
+                    kept_bytes=int(k) * MIB,
+                    forward_bytes=int(k) * MIB,
+                    backward_bytes=int(n) * MIB,
+                    added_ms=float(a),
+                )
+                for action, k, n, a in zip(("save", "selective", "full"), kept, needed, added, strict=True)
+            )
+        )
+    return Problem(fixed_bytes=50 * MIB, loss_bytes=int(rng.integers(0, 200)) * MIB, units=tuple(units))
+
+
+def everything(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every choice with its peak and added time."""
+    choices = np.array(list(itertools.product(*(range(len(u)) for u in problem.units))))
+
+    def column(value: str) -> np.ndarray:
+        tables = [np.array([getattr(o, value) for o in unit]) for unit in problem.units]
+        return np.stack([table[choices[:, i]] for i, table in enumerate(tables)], 1)
+
+    kept = column("kept_bytes")
+    before = np.cumsum(kept, 1) - kept
+    here = np.maximum(column("forward_bytes"), column("backward_bytes"))
+    peaks = np.maximum((before + here).max(1), kept.sum(1) + problem.loss_bytes) + problem.fixed_bytes
+    return choices, peaks, column("added_ms").sum(1)
+
+
+@pytest.mark.parametrize("first", range(0, 200, 25))
+def test_exact_is_the_best_there_is(first: int) -> None:
+    rng = np.random.default_rng(first)
+    for seed in range(first, first + 25):
+        problem = made_problem(seed)
+        _, peaks, added = everything(problem)
+        budget = int(peaks.min() + rng.random() * (peaks.max() - peaks.min()))
+        choice = solve_exact(problem, budget)
+        assert choice is not None
+        assert problem.peak_bytes(choice) <= budget
+        assert problem.added_ms(choice) == pytest.approx(added[peaks <= budget].min(), abs=1e-9)
+
+
+def test_the_heuristic_keeps_the_budget_and_is_near_the_best() -> None:
+    for seed in range(200):
+        problem = made_problem(seed)
+        _, peaks, added = everything(problem)
+        budget = int(peaks.min() + np.random.default_rng(seed).random() * (peaks.max() - peaks.min()))
+        choice = solve_frontier(problem, budget)
+        assert choice is not None
+        assert problem.peak_bytes(choice) <= budget
+        best = added[peaks <= budget].min()
+        assert problem.added_ms(choice) <= 1.03 * best + 1e-9
+
+
+def test_the_heuristic_stays_near_the_best_when_it_has_to_thin_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heuristic, "WIDTH", 100)
+    for seed in range(50):
+        problem = made_problem(seed)
+        budget = problem.peak_bytes(smallest_peak(problem)) * 5 // 4
+        best, near = solve_exact(problem, budget), solve_frontier(problem, budget)
+        assert best is not None
+        assert near is not None
+        assert problem.peak_bytes(near) <= budget
+        assert problem.added_ms(near) <= 1.03 * problem.added_ms(best) + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_smallest_peak_is_the_smallest(seed: int) -> None:
+    problem = made_problem(seed)
+    _, peaks, _ = everything(problem)
+    assert problem.peak_bytes(smallest_peak(problem)) == peaks.min()
+    assert solve_exact(problem, int(peaks.min()) - MIB) is None
+    assert solve_frontier(problem, int(peaks.min()) - MIB) is None
+
+
+def test_peaks_are_those_of_the_definition() -> None:
+    problem = made_problem(3)
+    choices, peaks, added = everything(problem)
+    for i in range(0, len(choices), 997):
+        assert problem.peak_bytes(choices[i]) == peaks[i]
+        assert problem.added_ms(choices[i]) == pytest.approx(added[i])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_more_budget_never_adds_time(seed: int) -> None:
+    """Also where the simulated peak is not what the problem says."""
+    problem = made_problem(seed)
+    noise = np.random.default_rng(seed)
+    off = {}
+
+    def simulated(choice: tuple[int, ...]) -> int:
+        return int(problem.peak_bytes(choice) * off.setdefault(choice, 1 + 0.2 * noise.random()))
+
+    ladder = rungs(problem)
+    added = [problem.added_ms(c) for c in ladder]
+    assert added == sorted(added, reverse=True)
+    low, high = simulated(ladder[0]), problem.peak_bytes(ladder[-1]) * 1.2
+    found = [climb(ladder, simulated, int(low + (high - low) * i / 40)) for i in range(41)]
+    times = [problem.added_ms(c) for c in found if c is not None]
+    assert len(times) == 41
+    assert times == sorted(times, reverse=True)
+    assert all(simulated(c) <= low + (high - low) * i / 40 for i, c in enumerate(found) if c is not None)
+    assert climb(ladder, simulated, low - 1) is None
+
+
+def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(40):
+        problem = made_problem(seed)
+        solve_exact(problem, problem.peak_bytes(smallest_peak(problem)))
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
