@@ -238,7 +238,7 @@ def _is_alike(func: Any, given: list[Tensor], kwargs: Any) -> bool:
             and func.overloadpacket.__name__ not in _OF_OTHER_TYPE
         )
         _alike_kinds[func] = kind
-    if not kind or kwargs.get("dtype") is not None:
+    if not kind or kwargs.get("dtype") is not None or kwargs.get("memory_format") is not None:
         return False
     first = given[0]
     layout = (first.shape, first.stride(), first.dtype)
