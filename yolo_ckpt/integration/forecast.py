@@ -218,5 +218,16 @@ def _anchors_inside(boxes: Tensor | None, strides: list[float], height: int, wid
     if boxes is None or not strides:
         return torch.zeros(1)
     least = strides[min(1, len(strides) - 1)]  # the assigner takes smaller boxes to be this large
-    wide, high = (boxes[:, 2] * width).clamp_min(least), (boxes[:, 3] * height).clamp_min(least)
-    return wide * high * sum(s**-2 for s in strides)
+    rows, columns = (
+        [_centres_between(boxes[:, i], boxes[:, i + 2], least, size, s) for s in strides]
+        for i, size in ((1, height), (0, width))
+    )
+    return torch.stack([r * c for r, c in zip(rows, columns, strict=True)]).sum(0)
+
+
+def _centres_between(centre: Tensor, side: Tensor, least: float, size: int, stride: float) -> Tensor:
+    """How many anchor centres of a grid lie in each interval, given by its relative centre and side."""
+    half = (side * size).clamp_min(least) / 2 / stride
+    middle = centre * size / stride - 0.5  # anchor i is at (i + 0.5) * stride
+    first, last = (middle - half).floor() + 1, (middle + half).ceil() - 1
+    return (last.clamp_max(math.ceil(size / stride) - 1) - first.clamp_min(0) + 1).clamp_min(0)
