@@ -94,13 +94,15 @@ def _nothing_more(command: str, arguments: Sequence[str]) -> None:
 
 
 def _plan(arguments: Sequence[str]) -> int:
-    request = _Request.parse(arguments, imgsz="640", batch="1", gpu="", amp="", objects="30")
+    request = _Request.parse(arguments, imgsz="640", batch="1", gpu="", amp="", objects="30", plot="")
     from yolo_ckpt.integration import look
 
     found = look.look(
         request.model("meta"), request.settings, request.target(), imgsz=request.imgsz, batch=request.batch,
         objects=_positive("objects", request.options["objects"]),
     )  # fmt: skip
+    if request.options["plot"]:
+        _plot(Path(request.options["plot"]), found)
     if request.json:
         print(json.dumps(_record(found)))
     else:
@@ -108,6 +110,17 @@ def _plan(arguments: Sequence[str]) -> int:
 
         print_look(found)
     return 0
+
+
+def _plot(path: Path, look: Any) -> None:
+    from yolo_ckpt.reporting.plots import plot_forecast
+
+    try:
+        plot_forecast(
+            path, look.plan, look.stock, look.planned, extra_bytes=look.extra_bytes, budget_bytes=look.budget_bytes
+        )
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"plot={path} cannot be written ({error}); give a path that ends with .png") from error
 
 
 def _fit(arguments: Sequence[str]) -> int:

@@ -38,7 +38,7 @@ run folder afterwards. Flags may stand in the file that cfg= names.
     "plan": """\
 yolo-ckpt plan model= [imgsz=640] [batch=1] [gpu=rtx4090|22GiB] [ckpt=...]
                [ckpt_budget=...] [amp=fp32|fp16|bf16] [objects=30]
-               [format=table|json]
+               [plot=FILE.png] [format=table|json]
 
 Shows what is done with each stage, and the peak memory of a training step
 with its loss, with and without the plan. All is simulated: no GPU and no

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,11 +86,10 @@ def test_training_with_a_budget_is_the_same_training(
     assert unequal(stock, planned) == []
     report = json.loads((planned["trainer"].save_dir / "ckpt_report.json").read_text(encoding="utf-8"))
     assert report["live_bytes"] <= plan.peak_bytes
+    assert (planned["trainer"].save_dir / "ckpt_report.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_training_that_cannot_fit_leaves_no_run_folder(arguments: dict[str, Any]) -> None:
-    from pathlib import Path
-
     with pytest.raises(yolo_ckpt.BudgetInfeasibleError, match="ckpt_budget"):
         train({**arguments, "exist_ok": False}, "auto", ckpt_budget="3MiB")
     assert not (Path(arguments["project"]) / "run").exists()
@@ -102,6 +102,16 @@ def test_plan_for_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str]) ->
     assert record["planned"]["peak_bytes"] + record["extra_bytes"] == record["plan"]["peak_bytes"]
     assert cli.main(["plan", "model=yolo26n.yaml", "imgsz=64", "batch=2", "gpu=t4"]) == 0
     assert "fits without a plan" in capsys.readouterr().out
+
+
+def test_a_picture_of_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["plan", "model=yolo26n.yaml", "imgsz=320", "batch=2", "ckpt=selective"]
+    assert cli.main([*given, f"plot={tmp_path / 'plan.png'}"]) == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["plan.png"]
+    assert cli.main([*given, f"plot={tmp_path / 'plan.xyz'}"]) == 2
+    assert cli.main([*given, f"plot={tmp_path / 'no' / 'plan.png'}"]) == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["plan.png"]
+    assert "plan.xyz cannot be written" in capsys.readouterr().err
 
 
 def test_fit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

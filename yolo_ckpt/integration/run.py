@@ -14,7 +14,7 @@ import torch
 
 from yolo_ckpt import attachment
 from yolo_ckpt.integration import compat
-from yolo_ckpt.integration.auto import auto_plan
+from yolo_ckpt.integration.auto import AutoPlan, auto_plan
 from yolo_ckpt.integration.budget import budget_bytes, extra_bytes, objects_per_image
 from yolo_ckpt.integration.compiled import CompilerBudget
 from yolo_ckpt.integration.loggers import log_report
@@ -36,6 +36,7 @@ class Run:
         self.settings = settings
         self.plan: Plan | None = None
         self.compiler = CompilerBudget()
+        self._forecast: AutoPlan | None = None
         self._live: LiveBytes | None = None
         self._live_peak_bytes = 0
         self._allocated_bytes = 0
@@ -85,7 +86,7 @@ class Run:
             amp=torch.float16 if trainer.amp else None,
             device=trainer.device,
         )
-        self.plan = found.plan
+        self.plan, self._forecast = found.plan, found
         attachment.apply(trainer.model, self.plan)
         self._log([*plan_lines(self.plan), auto_line(self.plan, budget, found.stock.peak_bytes + extra)])
 
@@ -113,6 +114,17 @@ class Run:
     def _train_start(self, trainer: Any) -> None:
         if self.plan is not None:
             write_whole(Path(trainer.save_dir, "ckpt_plan.json"), self.plan.to_json())
+        if self._forecast is not None:
+            self._plot(Path(trainer.save_dir, "ckpt_report.png"), self._forecast)
+            self._forecast = None
+
+    @staticmethod
+    def _plot(path: Path, found: AutoPlan) -> None:
+        from yolo_ckpt.reporting.plots import plot_forecast
+
+        assert found.plan.peak_bytes is not None
+        extra = found.plan.peak_bytes - found.planned.peak_bytes
+        plot_forecast(path, found.plan, found.stock, found.planned, extra_bytes=extra)
 
     def _epoch_start(self, trainer: Any) -> None:
         self._stop_tracking(trainer)  # a batch that failed may have left it on

@@ -1,0 +1,82 @@
+"""A picture of a forecast: memory over the training step, stock and planned, and what each stage keeps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from yolo_ckpt.plan import Plan
+
+MIB = float(1 << 20)
+_COLOURS = {"save": "#b0b0b0", "selective": "#4c8ed9", "full": "#1f4e79"}
+
+
+class _Window(Protocol):
+    @property
+    def phase(self) -> str: ...
+    @property
+    def stage(self) -> int: ...
+    @property
+    def peak_bytes(self) -> int: ...
+
+
+class _Step(Protocol):
+    @property
+    def windows(self) -> Sequence[_Window]: ...
+    @property
+    def kept_bytes(self) -> tuple[int, ...]: ...
+
+
+def plot_forecast(
+    path: Path, plan: Plan, stock: _Step, planned: _Step, *, extra_bytes: int = 0, budget_bytes: int | None = None
+) -> None:
+    """Write the picture to `path`, whole or not at all; the ending of its name says which format.
+
+    Raises:
+        ValueError: The format is not known.
+        OSError: It cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 8), layout="constrained")
+    over_time, by_stage = figure.subplots(2, 1)
+    _over_time(over_time, stock, planned, extra_bytes, budget_bytes)
+    _by_stage(by_stage, plan, stock, planned)
+    figure.suptitle(f"ckpt={plan.ckpt}, imgsz={plan.imgsz}, batch={plan.batch}: forecast of one training step")
+    partial = path.with_name(f".partial-{path.name}")
+    try:
+        figure.savefig(partial, dpi=120)
+        os.replace(partial, path)  # noqa: PTH105 (atomic on every system)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _over_time(axes: Any, stock: _Step, planned: _Step, extra_bytes: int, budget_bytes: int | None) -> None:
+    """Peak of every part of the step, in its order."""
+    for step, colour, name in ((stock, "#d9534c", "stock"), (planned, _COLOURS["full"], "planned")):
+        peaks = [(w.peak_bytes + extra_bytes) / MIB for w in step.windows]
+        axes.step(range(len(peaks)), peaks, where="mid", color=colour, label=name)
+    phases = [w.phase for w in stock.windows]
+    if "loss" in phases:
+        axes.axvline(phases.index("loss"), color="#808080", linewidth=0.8, linestyle=":")
+        axes.text(phases.index("loss"), 0, " loss", color="#606060", va="bottom")
+    if budget_bytes is not None:
+        axes.axhline(budget_bytes / MIB, color="#606060", linewidth=0.8, linestyle="--", label="budget")
+    axes.set(xlabel="forward through the stages, loss, backward", ylabel="peak MiB", ylim=(0, None), xticks=[])
+    axes.legend(frameon=False)
+
+
+def _by_stage(axes: Any, plan: Plan, stock: _Step, planned: _Step) -> None:
+    """What each stage leaves in memory for its backward pass."""
+    places = range(len(plan.stages))
+    axes.bar(places, [max(b, 0) / MIB for b in stock.kept_bytes], width=0.8, color="#f3d6d4", label="stock")
+    for action, colour in _COLOURS.items():
+        of_action = [s.index for s in plan.stages if s.action == action]
+        if of_action:
+            kept = [max(planned.kept_bytes[i], 0) / MIB for i in of_action]
+            axes.bar(of_action, kept, width=0.5, color=colour, label=action)
+    axes.set(ylabel="kept MiB", xticks=list(places))
+    axes.set_xticklabels([f"{s.index} {s.kind}" for s in plan.stages], rotation=60, ha="right", fontsize=8)
+    axes.legend(frameon=False)
