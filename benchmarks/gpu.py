@@ -25,8 +25,8 @@ import torch
 import yolo_ckpt
 from yolo_ckpt.integration.auto import auto_plan
 from yolo_ckpt.integration.batches import made_batch
-from yolo_ckpt.integration.bench import AMP, MODES, PEERS, STOCK, bench_model
-from yolo_ckpt.integration.forecast import Simulated
+from yolo_ckpt.integration.bench import MODES, PEERS, STOCK, bench_model
+from yolo_ckpt.integration.forecast import AMP, Simulated
 from yolo_ckpt.integration.models import load_model
 from yolo_ckpt.integration.versions import installed
 from yolo_ckpt.measuring import WayResult

@@ -12,18 +12,15 @@ import json
 import sys
 from collections import Counter
 
-import torch
-
 from yolo_ckpt.errors import BudgetInfeasibleError
 from yolo_ckpt.integration.auto import auto_plan
-from yolo_ckpt.integration.forecast import Simulated
+from yolo_ckpt.integration.forecast import AMP, Simulated
 from yolo_ckpt.integration.models import load_model
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
 from yolo_ckpt.settings import Settings
 
 SHARES = (0.9, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2)
-AMP = {"fp32": None, "fp16": torch.float16}
 
 
 def show(model: str, what: str, budget_bytes: int | None, plan: Plan | None, peak_bytes: int | None) -> None:

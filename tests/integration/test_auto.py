@@ -89,6 +89,22 @@ def test_training_with_a_budget_is_the_same_training(
     assert (planned["trainer"].save_dir / "ckpt_report.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_step_that_cannot_be_simulated(arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss of one's own may do anything. Without a budget on the command line the run goes on with selective."""
+    from yolo_ckpt.integration import run
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError("no content")
+
+    monkeypatch.setattr(run, "auto_plan", broken)
+    given = {**arguments, "imgsz": 64, "epochs": 1}
+    with pytest.raises(yolo_ckpt.RequestError, match="cannot be simulated"):
+        train(given, "auto", ckpt_budget="110MiB")
+    monkeypatch.setattr(run, "budget_bytes", lambda *_: 110 << 20)
+    planned = train(given, "auto")
+    assert {s.action for s in type(planned["trainer"])._yolo_ckpt_run.plan.stages} == {"selective"}
+
+
 def test_training_that_cannot_fit_leaves_no_run_folder(arguments: dict[str, Any]) -> None:
     with pytest.raises(yolo_ckpt.BudgetInfeasibleError, match="ckpt_budget"):
         train({**arguments, "exist_ok": False}, "auto", ckpt_budget="3MiB")

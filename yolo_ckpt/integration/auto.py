@@ -68,10 +68,13 @@ def auto_plan(
     simulated = Simulated(model, imgsz=imgsz, batch=batch, objects=objects, amp=amp, device=simulate or device.type)
     if device.type == "cuda":
         extra_bytes += max(CUDA_BYTES, simulated.workspace_bytes(device))
-    search = _Search(simulated, facts, select_stages(stages, facts), extra_bytes)
-    stock = search.step(search.uniform("save"))
+    selected = select_stages(stages, facts)
+    untouched = fixed_plan(facts, "save", selected, ckpt="auto", imgsz=imgsz, batch=batch)
+    stock = simulated.step(untouched)
     if stock.peak_bytes + extra_bytes <= budget_bytes:
-        return search.result(search.uniform("save"), stock)
+        untouched = replace(untouched, peak_bytes=stock.peak_bytes + extra_bytes, added_share=0.0)
+        return AutoPlan(plan=untouched, planned=stock, stock=stock)
+    search = _Search(simulated, facts, selected, extra_bytes)
     ladder = search.ladder()
     choice = climb(ladder, lambda c: search.step(search.plan(c)).peak_bytes + extra_bytes, budget_bytes)
     if choice is None:

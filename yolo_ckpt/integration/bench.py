@@ -11,6 +11,7 @@ from torch import nn
 from yolo_ckpt import attachment
 from yolo_ckpt.errors import SettingsError
 from yolo_ckpt.integration.batches import made_batch
+from yolo_ckpt.integration.forecast import AMP
 from yolo_ckpt.measuring import WayResult, run_bench
 from yolo_ckpt.measuring.bench import Way
 from yolo_ckpt.measuring.peers import checkpoint_stages, compiled, saved_on_cpu
@@ -23,7 +24,6 @@ STOCK = "stock"
 PEERS = ("torch.utils.checkpoint", "save_on_cpu", "torch.compile")
 MODES = ("selective", "full")
 COMPILE_BUDGET = 0.5
-AMP = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def bench_model(

@@ -30,6 +30,7 @@ from yolo_ckpt.remat import simulated_for
 from yolo_ckpt.stages import stages_of, unwrap
 
 OBJECTS = 30  # per image, where nothing is known of the data
+AMP = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}  # mixed precision by name
 TOPK = 10  # anchors that the host's assigner gives an object at most
 
 
@@ -76,10 +77,10 @@ class Simulated:
     ) -> None:
         """See `forecast`."""
         self.imgsz, self.batch, self._amp, self._cuda = imgsz, batch, amp, device == "cuda"
-        self._model = model
+        self._model = unwrap(model)
         self._made = (
             made_batch(meta_copy(model), imgsz=imgsz, batch=batch, objects=objects, device="cpu", images_on="meta")
-            if hasattr(model, "init_criterion") or hasattr(model, "loss")
+            if hasattr(self._model, "loss")
             else {"img": torch.empty(batch, 3, imgsz, imgsz, device="meta")}
         )
 

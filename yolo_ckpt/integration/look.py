@@ -12,13 +12,11 @@ from yolo_ckpt.errors import SettingsError
 from yolo_ckpt.integration.auto import CUDA_BYTES, auto_plan
 from yolo_ckpt.integration.budget import average_bytes, optimizer_bytes
 from yolo_ckpt.integration.fit import MODES, Fit, Fits
-from yolo_ckpt.integration.forecast import Forecast, Simulated
+from yolo_ckpt.integration.forecast import AMP, Forecast, Simulated
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
 from yolo_ckpt.planning.cards import usable_bytes
 from yolo_ckpt.settings import Settings, check_budget
-
-AMP = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True, kw_only=True)

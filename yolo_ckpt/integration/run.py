@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from yolo_ckpt import attachment
+from yolo_ckpt.errors import RequestError, YoloCkptError
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.auto import AutoPlan, auto_plan
 from yolo_ckpt.integration.budget import budget_bytes, extra_bytes, objects_per_image
@@ -73,22 +74,40 @@ class Run:
         budget = self._budget(trainer)
         if budget is None or self.plan is None or self.plan.peak_bytes is not None:
             return
-        labels = getattr(trainer.train_loader.dataset, "labels", [])
         extra = extra_bytes(trainer)
-        found = auto_plan(
-            trainer.model,
-            imgsz=compat.largest_imgsz(trainer),
-            batch=compat.batch_per_device(trainer),
-            budget_bytes=budget,
-            stages=self.settings.ckpt_stages,
-            objects=objects_per_image(labels, mosaic=bool(getattr(trainer.args, "mosaic", 0))),
-            extra_bytes=extra,
-            amp=torch.float16 if trainer.amp else None,
-            device=trainer.device,
-        )
+        found = self._auto_plan(trainer, budget, extra)
+        if found is None:
+            self._log(plan_lines(self.plan))
+            return
         self.plan, self._forecast = found.plan, found
         attachment.apply(trainer.model, self.plan)
         self._log([*plan_lines(self.plan), auto_line(self.plan, budget, found.stock.peak_bytes + extra)])
+
+    def _auto_plan(self, trainer: Any, budget: int, extra: int) -> AutoPlan | None:
+        """The plan for the budget. None where the model's step cannot be simulated and no budget was asked for: then
+        the fixed plan stays."""
+        labels = getattr(trainer.train_loader.dataset, "labels", [])
+        try:
+            return auto_plan(
+                trainer.model,
+                imgsz=compat.largest_imgsz(trainer),
+                batch=compat.batch_per_device(trainer),
+                budget_bytes=budget,
+                stages=self.settings.ckpt_stages,
+                objects=objects_per_image(labels, mosaic=bool(getattr(trainer.args, "mosaic", 0))),
+                extra_bytes=extra,
+                amp=torch.float16 if trainer.amp else None,
+                device=trainer.device,
+            )
+        except YoloCkptError:
+            raise
+        except Exception as error:  # a model's own loss may do anything with tensors that have no content
+            why = f"the training step of {type(trainer.model).__name__} cannot be simulated ({type(error).__name__})"
+            asked = self.settings.ckpt_budget
+            if asked is not None:
+                raise RequestError(f"ckpt_budget={asked}: {why}; use ckpt=selective or ckpt=full") from error
+            compat.log(f"{why}; going on with selective", warning=True)
+            return None
 
     def _budget(self, trainer: Any) -> int | None:
         """What a step may have alive, where the mode plans for a budget."""
