@@ -21,10 +21,8 @@ _ones: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
 
 
 def _ones_like(mean: Tensor) -> Tensor:
-    if mean.is_meta:
-        return torch.ones(
-            mean.shape, dtype=mean.dtype, device="meta"
-        )  # what is kept would count in one simulation alone
+    if mean.is_meta:  # not kept: it would count in the first simulated step alone
+        return torch.ones(mean.shape, dtype=mean.dtype, device="meta")
     key = (mean.numel(), mean.dtype, mean.device)
     ones = _ones.get(key)
     if ones is None:
