@@ -87,7 +87,7 @@ def bench(case: Case, device: str) -> dict[str, Any]:
     for share in case.budgets:
         found = auto_plan(
             model, imgsz=case.imgsz, batch=case.batch, budget_bytes=int(share * forecasts[STOCK]), objects=OBJECTS,
-            amp=amp, device=torch.device(device), extra_bytes=-workspace,
+            amp=amp, simulate=device,
         )  # fmt: skip
         plans[f"auto {share:.0%}"] = found.plan
     forecasts |= {name: simulated.step(plan).peak_bytes for name, plan in plans.items()}

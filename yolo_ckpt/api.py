@@ -45,9 +45,9 @@ def plan(
         BudgetInfeasibleError: No plan fits the budget.
     """
     made = Settings.from_mapping({"ckpt": ckpt, "ckpt_budget": budget, **settings})
-    plan = make_plan(model, made, imgsz=imgsz, batch=batch)
+    fixed = make_plan(model, made, imgsz=imgsz, batch=batch)
     if made.ckpt != "auto" or budget is None:
-        return plan
+        return fixed
     from yolo_ckpt.integration.auto import auto_plan
     from yolo_ckpt.integration.budget import budget_bytes
 

@@ -11,10 +11,10 @@ import pytest
 import yolo_ckpt
 from tests.conftest import host_model
 from tests.integration.running import train, unequal
+from tests.integration.test_forecast import forecast
 from yolo_ckpt import cli
 from yolo_ckpt.integration.auto import auto_plan
 from yolo_ckpt.integration.budget import objects_per_image
-from yolo_ckpt.integration.forecast import forecast
 from yolo_ckpt.remat import registry
 
 pytest.importorskip("ultralytics")

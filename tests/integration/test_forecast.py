@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 import yolo_ckpt
 from tests.conftest import host_model, toy
 from yolo_ckpt.integration.batches import made_batch
-from yolo_ckpt.integration.forecast import Simulated, forecast, meta_copy
+from yolo_ckpt.integration.forecast import Forecast, Simulated, meta_copy
 from yolo_ckpt.measuring import LiveBytes, tensors_in
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.remat import registry
@@ -20,6 +21,10 @@ from yolo_ckpt.remat import registry
 @pytest.fixture(autouse=True)
 def as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "small_bytes", 1 << 16)
+
+
+def forecast(model: nn.Module, plan: Plan | None, **given: Any) -> Forecast:
+    return Simulated(model, **given).step(plan)
 
 
 def measured_bytes(

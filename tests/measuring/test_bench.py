@@ -72,6 +72,23 @@ def test_a_way_that_does_not_fit_is_a_result() -> None:
     assert large.live_bytes is large.step_ms is large.difference is None
 
 
+def test_models_that_do_not_fit_side_by_side_have_no_times() -> None:
+    def later(model: Any) -> Any:
+        calls: list[int] = []
+
+        def forward(batch: Any) -> Any:
+            calls.append(1)
+            if len(calls) > 3:  # two steps for parity and one for memory come before
+                raise torch.OutOfMemoryError("tried to allocate")
+            return model(batch)
+
+        return forward
+
+    results = run_bench(WithLoss().train(), [STOCK, Way(name="later", prepare=later)], BATCH, rounds=2)
+    assert [r.fits for r in results] == [True, True]
+    assert [r.step_ms for r in results] == [None, None]
+
+
 def test_other_failures_are_failures() -> None:
     def broken(_: Any) -> Any:
         raise ValueError("broken way")

@@ -41,6 +41,12 @@ class AutoPlan:
     planned: Forecast
     stock: Forecast
 
+    @property
+    def extra_bytes(self) -> int:
+        """What was counted on top of the step."""
+        assert self.plan.peak_bytes is not None
+        return self.plan.peak_bytes - self.planned.peak_bytes
+
 
 def auto_plan(
     model: nn.Module,
@@ -57,7 +63,7 @@ def auto_plan(
 ) -> AutoPlan:
     """The plan with the least added time whose simulated peak, with `extra_bytes` on top, is at most `budget_bytes`.
 
-    Where that is stock, it leaves every stage as it is. See `forecast` for the arguments. On a CUDA `device` its own
+    Where that is stock, it leaves every stage as it is. See `Simulated` for the arguments. On a CUDA `device` its own
     needs are measured and counted; `simulate="cuda"` plans for one that is not there, without them.
 
     Raises:

@@ -36,7 +36,7 @@ class Fits:
     """Forecasts of one model, as large as they have to be simulated.
 
     A step's bytes are a fixed part, and a part per image that grows with the pixels; the loss has parts of its own. So
-    the search starts from what two simulated steps say, and every answer is simulated itself.
+    each simulated step says where to look next, and every answer is simulated itself.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Fits:
             self._peaks[key] = simulated.step(plan).peak_bytes + self.extra
         return self._peaks[key]
 
-    def largest_batch(self, ckpt: str, imgsz: int, guess: int = 2) -> int:
+    def largest_batch(self, ckpt: str, imgsz: int, guess: int) -> int:
         """The most images of this size in a step within the budget, searched from `guess`."""
         fits, fails = 0, 1 << 20
         fixed = self.extra + sum(2 * p.nbytes for p in self.model.parameters())
@@ -81,7 +81,7 @@ class Fits:
             batch = min(max(wanted, fits + 1), fails - 1)
         return fits
 
-    def largest_imgsz(self, ckpt: str, low: int = 0, high: int = 0) -> int:
+    def largest_imgsz(self, ckpt: str, low: int, high: int) -> int:
         """The largest side at batch 1 within the budget, between `low`, which fits, and `high`, which does not (0: not
         known)."""
         size = high or max(low * 2, FIRST)

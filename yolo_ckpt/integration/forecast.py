@@ -63,7 +63,19 @@ class Forecast:
 
 
 class Simulated:
-    """Training steps of one model at one size, on the meta device."""
+    """Training steps of one model with its loss, at one size, on the meta device.
+
+    Args:
+        model: A model of the host, on any device. It stays as it is.
+        imgsz: Side of the square images in pixels.
+        batch: Images per step.
+        objects: Objects in each image.
+        amp: The half precision of mixed-precision training; None without.
+        device: `cpu` or `cuda`: which it is for. Their kernels need different temporaries.
+
+    Raises:
+        RequestError: The model has no stages, or nothing is known of its task.
+    """
 
     def __init__(
         self,
@@ -75,11 +87,10 @@ class Simulated:
         amp: torch.dtype | None = None,
         device: str = "cpu",
     ) -> None:
-        """See `forecast`."""
         self.imgsz, self.batch, self._amp, self._cuda = imgsz, batch, amp, device == "cuda"
         self._model = unwrap(model)
         self._made = (
-            made_batch(meta_copy(model), imgsz=imgsz, batch=batch, objects=objects, device="cpu", images_on="meta")
+            made_batch(self._model, imgsz=imgsz, batch=batch, objects=objects, device="cpu", images_on="meta")
             if hasattr(self._model, "loss")
             else {"img": torch.empty(batch, 3, imgsz, imgsz, device="meta")}
         )
@@ -137,33 +148,6 @@ class Simulated:
         simulation = Simulation(masks.count_true)
         with on_meta(), simulation, simulated_for(cuda=self._cuda, autocast=self._amp):
             yield {name: t if t.is_meta else simulation.lend(t) for name, t in self._made.items()}
-
-
-def forecast(
-    model: nn.Module,
-    plan: Plan | None,
-    *,
-    imgsz: int,
-    batch: int,
-    objects: int = OBJECTS,
-    amp: torch.dtype | None = None,
-    device: str = "cpu",
-) -> Forecast:
-    """Simulate one training step of `model` with its loss.
-
-    Args:
-        model: A model of the host, on any device. It stays as it is.
-        plan: What is on the model; None for stock.
-        imgsz: Side of the square images in pixels.
-        batch: Images per step.
-        objects: Objects in each image.
-        amp: The half precision of mixed-precision training; None without.
-        device: `cpu` or `cuda`: which it is for. Their kernels need different temporaries.
-
-    Raises:
-        RequestError: The model has no stages, or nothing is known of its task.
-    """
-    return Simulated(model, imgsz=imgsz, batch=batch, objects=objects, amp=amp, device=device).step(plan)
 
 
 def meta_copy(model: nn.Module) -> Any:

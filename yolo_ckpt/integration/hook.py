@@ -20,10 +20,10 @@ from types import ModuleType
 from typing import Any
 
 from yolo_ckpt.errors import RequestError, YoloCkptError
+from yolo_ckpt.integration.children import VARIABLE, flags_of_environment
 from yolo_ckpt.reporting import write_whole
 from yolo_ckpt.settings import Settings
 
-VARIABLE = "YOLO_CKPT"  # as in children.py, which is not imported before it is needed
 FILE = "yolo_ckpt_startup.pth"
 WATCHER = """\
 import sys
@@ -104,7 +104,6 @@ def _register_from_environment() -> None:
     """Processes that the host starts by itself (tuning) get no flags on their command line."""
     if os.environ.get(VARIABLE):
         from yolo_ckpt.integration import register_default
-        from yolo_ckpt.integration.children import flags_of_environment
 
         register_default(Settings.from_mapping(flags_of_environment()))
 

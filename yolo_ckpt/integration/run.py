@@ -74,16 +74,15 @@ class Run:
         budget = self._budget(trainer)
         if budget is None or self.plan is None or self.plan.peak_bytes is not None:
             return
-        extra = extra_bytes(trainer)
-        found = self._auto_plan(trainer, budget, extra)
+        found = self._auto_plan(trainer, budget)
         if found is None:
             self._log(plan_lines(self.plan))
             return
         self.plan, self._forecast = found.plan, found
         attachment.apply(trainer.model, self.plan)
-        self._log([*plan_lines(self.plan), auto_line(self.plan, budget, found.stock.peak_bytes + extra)])
+        self._log([*plan_lines(self.plan), auto_line(self.plan, budget, found.stock.peak_bytes + found.extra_bytes)])
 
-    def _auto_plan(self, trainer: Any, budget: int, extra: int) -> AutoPlan | None:
+    def _auto_plan(self, trainer: Any, budget: int) -> AutoPlan | None:
         """The plan for the budget. None where the model's step cannot be simulated and no budget was asked for: then
         the fixed plan stays."""
         labels = getattr(trainer.train_loader.dataset, "labels", [])
@@ -95,7 +94,7 @@ class Run:
                 budget_bytes=budget,
                 stages=self.settings.ckpt_stages,
                 objects=objects_per_image(labels, mosaic=bool(getattr(trainer.args, "mosaic", 0))),
-                extra_bytes=extra,
+                extra_bytes=extra_bytes(trainer),
                 amp=torch.float16 if trainer.amp else None,
                 device=trainer.device,
             )
@@ -141,9 +140,7 @@ class Run:
     def _plot(path: Path, found: AutoPlan) -> None:
         from yolo_ckpt.reporting.plots import plot_forecast
 
-        assert found.plan.peak_bytes is not None
-        extra = found.plan.peak_bytes - found.planned.peak_bytes
-        plot_forecast(path, found.plan, found.stock, found.planned, extra_bytes=extra)
+        plot_forecast(path, found.plan, found.stock, found.planned, extra_bytes=found.extra_bytes)
 
     def _epoch_start(self, trainer: Any) -> None:
         self._stop_tracking(trainer)  # a batch that failed may have left it on

@@ -179,14 +179,17 @@ def _clear(device: torch.device) -> None:
 
 
 def _times(trials: Sequence[_Trial], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds per way, one of every round; a way that does not fit beside the other models has none."""
+    """Milliseconds per way, one of every round; none where the models do not fit on the device side by side."""
     times: dict[str, list[float]] = {}
-    for trial in trials:
-        trial.model.to(trial.device)
-        trial.step()
-    for i in range(rounds):
-        for trial in trials if i % 2 else reversed(trials):
-            times.setdefault(trial.way.name, []).append(trial.step_ms())
+    try:
+        for trial in trials:
+            trial.model.to(trial.device)
+            trial.step()
+        for i in range(rounds):
+            for trial in trials if i % 2 else reversed(trials):
+                times.setdefault(trial.way.name, []).append(trial.step_ms())
+    except torch.OutOfMemoryError:
+        return {}
     return times
 
 

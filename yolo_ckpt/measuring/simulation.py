@@ -27,7 +27,6 @@ SHADOW_MAX_ELEMENTS = 1 << 20
 
 _aten = torch.ops.aten
 _WITH_MASKS = (_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default)
-_SAME_STORAGE = ("detach", "alias", "lift_fresh")
 
 CountTrue = Callable[[torch.Size], int]  # of a boolean mask of this size
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from yolo_ckpt.measuring.live import LiveBytes, bytes_of, tensors_in
+from yolo_ckpt.measuring.watch import watched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,14 @@ def measure_step(model: nn.Module, stages: Sequence[nn.Module], images: Tensor) 
     kept: dict[int, int] = {}
     with LiveBytes() as live:
         live.add([*fixed, images])
-        with _watched(stages, live, kept):
+
+        def before(index: int) -> None:
+            kept[index] = kept.get(index, 0) - live.current_bytes
+
+        def after(index: int, _: Any) -> None:
+            kept[index] = kept.get(index, 0) + live.current_bytes
+
+        with watched(stages, before, after):
             outputs = _outputs(model, images)
         forward_bytes = live.current_bytes
         _backward(outputs)
@@ -90,25 +97,6 @@ def measure_step(model: nn.Module, stages: Sequence[nn.Module], images: Tensor) 
             StageBytes(index=i, kind=s.__class__.__name__, kept_bytes=kept.get(i, 0)) for i, s in enumerate(stages)
         ),
     )
-
-
-@contextlib.contextmanager
-def _watched(stages: Sequence[nn.Module], live: LiveBytes, kept: dict[int, int]) -> Iterator[None]:
-    """Note the live bytes before and after each stage, with hooks that are gone afterwards."""
-
-    def before(index: int) -> Any:
-        return lambda *_: kept.__setitem__(index, kept.get(index, 0) - live.current_bytes)
-
-    def after(index: int) -> Any:
-        return lambda *_: kept.__setitem__(index, kept.get(index, 0) + live.current_bytes)
-
-    hooks = [s.register_forward_pre_hook(before(i)) for i, s in enumerate(stages)]
-    hooks += [s.register_forward_hook(after(i)) for i, s in enumerate(stages)]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _timed_ms(model: nn.Module, images: Tensor) -> float:

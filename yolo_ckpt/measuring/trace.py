@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
 from yolo_ckpt.measuring.live import LiveBytes, tensors_in
+from yolo_ckpt.measuring.watch import watched
 
 FORWARD, LOSS, BACKWARD = "forward", "loss", "backward"
 
@@ -61,33 +62,23 @@ def traced_step(live: LiveBytes, stages: Sequence[nn.Module], loss: Callable[[],
     return marks.windows
 
 
-@contextlib.contextmanager
-def _hooked(stages: Sequence[nn.Module], marks: _Marks) -> Iterator[None]:
+def _hooked(stages: Sequence[nn.Module], marks: _Marks) -> AbstractContextManager[None]:
     """Mark where the forward pass of each stage begins, and where a gradient of its output arrives first."""
     arrived: set[int] = set()
 
-    def before(index: int) -> Callable[..., None]:
-        return lambda *_: marks.mark(FORWARD, index)
+    def before(index: int) -> None:
+        marks.mark(FORWARD, index)
 
-    def after(index: int) -> Callable[..., None]:
-        def hook(_: Any, __: Any, out: Any) -> None:
-            if index == len(stages) - 1:
-                marks.mark(LOSS, len(stages))
-            for tensor in tensors_in(out):
-                if tensor.requires_grad:
-                    tensor.register_hook(lambda _: arrive(index))
-
-        return hook
+    def after(index: int, out: Any) -> None:
+        if index == len(stages) - 1:
+            marks.mark(LOSS, len(stages))
+        for tensor in tensors_in(out):
+            if tensor.requires_grad:
+                tensor.register_hook(lambda _: arrive(index))
 
     def arrive(index: int) -> None:
         if index not in arrived:
             arrived.add(index)
             marks.mark(BACKWARD, index)
 
-    hooks = [s.register_forward_pre_hook(before(i)) for i, s in enumerate(stages)]
-    hooks += [s.register_forward_hook(after(i)) for i, s in enumerate(stages)]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return watched(stages, before, after)

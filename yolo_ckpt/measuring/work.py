@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from yolo_ckpt.measuring.live import tensors_in
+from yolo_ckpt.measuring.watch import watched
 
 
 @dataclass(kw_only=True)
@@ -55,14 +56,9 @@ def stage_work(stages: Sequence[nn.Module], forward: Callable[[], Any]) -> list[
     found = [Work() for _ in stages]
     counter = _Counter()
 
-    def enter(index: int) -> Callable[..., None]:
-        return lambda *_: setattr(counter, "work", found[index])
+    def enter(index: int) -> None:
+        counter.work = found[index]
 
-    hooks = [stage.register_forward_pre_hook(enter(i)) for i, stage in enumerate(stages)]
-    try:
-        with counter:
-            forward()
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with watched(stages, enter), counter:
+        forward()
     return found

@@ -53,10 +53,8 @@ def largest_convolutions(model: nn.Module, forward: Callable[[], Any], count: in
 
 
 def workspace_bytes(calls: Sequence[ConvCall], device: torch.device, dtype: torch.dtype) -> int:
-    """The most that any of `calls` takes beyond its tensors on the CUDA `device` in `dtype`; 0 elsewhere. A call whose
-    tensors do not fit is left out."""
-    if device.type != "cuda":
-        return 0
+    """The most that any of `calls` takes beyond its tensors on the CUDA `device` in `dtype`. A call whose tensors do
+    not fit is left out."""
     return max((_workspace(call, device, dtype) for call in calls), default=0)
 
 

@@ -10,7 +10,9 @@ from yolo_ckpt.plan import Plan
 from yolo_ckpt.planning.problem import Option, Problem
 
 
-class _Window(Protocol):
+class Window(Protocol):
+    """A part of a simulated step."""
+
     @property
     def phase(self) -> str: ...
     @property
@@ -59,7 +61,7 @@ TYPICAL = Speed(flops_per_s=30e12, bytes_per_s=600e9)
 class _Run:
     """One simulated step with the same action everywhere, by stage."""
 
-    def __init__(self, windows: Sequence[_Window], stages: int) -> None:
+    def __init__(self, windows: Sequence[Window], stages: int) -> None:
         forward = {w.stage: w for w in windows if w.phase != "backward"}
         backward = {w.stage: w for w in windows if w.phase == "backward"}
         starts = [forward[i].start_bytes for i in range(stages + 1)]
@@ -82,7 +84,7 @@ def units_of(full: Plan) -> list[list[int]]:
 
 
 def build_problem(
-    steps: Mapping[str, Sequence[_Window]], full: Plan, work: Sequence[_Work], speed: Speed = TYPICAL
+    steps: Mapping[str, Sequence[Window]], full: Plan, work: Sequence[_Work], speed: Speed = TYPICAL
 ) -> Problem:
     """The problem whose options are the actions of `steps`: the windows of a step with that action at every stage that
     `full` plans, and `save` at the others."""

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write `text` to `path` so that a process killed meanwhile leaves the old file or the new one."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path` so that a process killed meanwhile leaves the old file or the new one."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_bytes(content.encode() if isinstance(content, str) else content)
     os.replace(partial, path)  # noqa: PTH105 (atomic on every system)

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import io
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from yolo_ckpt.plan import Plan
+from yolo_ckpt.reporting.files import write_whole
+from yolo_ckpt.reporting.steps import Step
 
 MIB = float(1 << 20)
 _COLOURS = {"save": "#b0b0b0", "selective": "#4c8ed9", "full": "#1f4e79"}
 
 
-class _Window(Protocol):
-    @property
-    def phase(self) -> str: ...
-    @property
-    def stage(self) -> int: ...
-    @property
-    def peak_bytes(self) -> int: ...
-
-
-class _Step(Protocol):
-    @property
-    def windows(self) -> Sequence[_Window]: ...
-    @property
-    def kept_bytes(self) -> tuple[int, ...]: ...
-
-
 def plot_forecast(
-    path: Path, plan: Plan, stock: _Step, planned: _Step, *, extra_bytes: int = 0, budget_bytes: int | None = None
+    path: Path, plan: Plan, stock: Step, planned: Step, *, extra_bytes: int = 0, budget_bytes: int | None = None
 ) -> None:
     """Write the picture to `path`, whole or not at all; the ending of its name says which format.
 
@@ -45,15 +30,12 @@ def plot_forecast(
     _over_time(over_time, stock, planned, extra_bytes, budget_bytes)
     _by_stage(by_stage, plan, stock, planned)
     figure.suptitle(f"ckpt={plan.ckpt}, imgsz={plan.imgsz}, batch={plan.batch}: forecast of one training step")
-    partial = path.with_name(f".partial-{path.name}")
-    try:
-        figure.savefig(partial, dpi=120)
-        os.replace(partial, path)  # noqa: PTH105 (atomic on every system)
-    finally:
-        partial.unlink(missing_ok=True)
+    content = io.BytesIO()
+    figure.savefig(content, dpi=120, format=path.suffix.lstrip(".") or "png")
+    write_whole(path, content.getvalue())
 
 
-def _over_time(axes: Any, stock: _Step, planned: _Step, extra_bytes: int, budget_bytes: int | None) -> None:
+def _over_time(axes: Any, stock: Step, planned: Step, extra_bytes: int, budget_bytes: int | None) -> None:
     """Peak of every part of the step, in its order."""
     for step, colour, name in ((stock, "#d9534c", "stock"), (planned, _COLOURS["full"], "planned")):
         peaks = [(w.peak_bytes + extra_bytes) / MIB for w in step.windows]
@@ -68,7 +50,7 @@ def _over_time(axes: Any, stock: _Step, planned: _Step, extra_bytes: int, budget
     axes.legend(frameon=False)
 
 
-def _by_stage(axes: Any, plan: Plan, stock: _Step, planned: _Step) -> None:
+def _by_stage(axes: Any, plan: Plan, stock: Step, planned: Step) -> None:
     """What each stage leaves in memory for its backward pass."""
     places = range(len(plan.stages))
     axes.bar(places, [max(b, 0) / MIB for b in stock.kept_bytes], width=0.8, color="#f3d6d4", label="stock")

@@ -10,23 +10,17 @@ from rich.table import Table
 
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.reporting.lines import auto_line, plan_lines
+from yolo_ckpt.reporting.steps import Step
 from yolo_ckpt.units import format_bytes, format_ms
-
-
-class _Step(Protocol):
-    @property
-    def peak_bytes(self) -> int: ...
-    @property
-    def kept_bytes(self) -> tuple[int, ...]: ...
 
 
 class _Look(Protocol):
     @property
     def plan(self) -> Plan: ...
     @property
-    def stock(self) -> _Step: ...
+    def stock(self) -> Step: ...
     @property
-    def planned(self) -> _Step: ...
+    def planned(self) -> Step: ...
     @property
     def extra_bytes(self) -> int: ...
     @property

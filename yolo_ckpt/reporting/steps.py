@@ -1,0 +1,19 @@
+"""What the reports have to know of a simulated step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from yolo_ckpt.planning.build import Window
+
+
+class Step(Protocol):
+    """A step with its peak, its parts in order, and what each stage keeps for its backward pass."""
+
+    @property
+    def peak_bytes(self) -> int: ...
+    @property
+    def kept_bytes(self) -> tuple[int, ...]: ...
+    @property
+    def windows(self) -> Sequence[Window]: ...
