@@ -1,4 +1,4 @@
-"""Trainings that the host starts as processes of their own, as it does in tuning and for lists of data sets.
+"""Trainings that the host starts as processes of their own, as it does in tuning.
 
 They get no flags on their command line, so these travel in the environment variable YOLO_CKPT, and the command that
 starts them is ours, which takes what the host's takes.

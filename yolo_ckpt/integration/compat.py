@@ -64,7 +64,7 @@ def call_entrypoint(entrypoint: Callable[[], None], given: Sequence[str]) -> Non
 
 @contextlib.contextmanager
 def command_line_of_children(command: list[str]) -> Iterator[None]:
-    """Start the trainings that the host gives a process of their own (tuning, lists of data sets) with `command`, which
+    """Start the trainings that the host gives a process of their own (in tuning) with `command`, which
     has to take what the host's own command takes; without effect where this version of the host has none."""
     from ultralytics.engine import trainer
 

@@ -11,7 +11,7 @@ import yaml
 
 from yolo_ckpt.errors import RequestError, SettingsError
 from yolo_ckpt.integration import compat, register_default
-from yolo_ckpt.integration.children import flags_of_environment, planned_children
+from yolo_ckpt.integration.children import flags_of_environment
 from yolo_ckpt.settings import Settings, split_flags
 
 
@@ -39,18 +39,16 @@ def planned(arguments: Sequence[str], *, ckpt: str | None) -> Iterator[list[str]
             name, value = next(iter(ours.items()))
             raise SettingsError(f"{name}={value} works in training; use it with train, or leave it out")
         if trains:
-            _register({**flags_of_environment(), **ours}, ckpt, stack)
+            _register({**flags_of_environment(), **ours}, ckpt)
         yield rest
 
 
-def _register(flags: dict[str, str], ckpt: str | None, stack: contextlib.ExitStack) -> None:
-    """Plan the trainings of this process, and of those that the host starts for it."""
+def _register(flags: dict[str, str], ckpt: str | None) -> None:
+    """Plan the trainings of this process."""
     if not flags and ckpt is None:
         register_default(Settings(ckpt="auto"), resumed_only=True)
         return
-    settings = Settings.from_mapping({"ckpt": ckpt or "auto", **flags})
-    register_default(settings)
-    stack.enter_context(planned_children(settings))
+    register_default(Settings.from_mapping({"ckpt": ckpt or "auto", **flags}))
 
 
 def merge_equals(arguments: Sequence[str]) -> list[str]:
