@@ -16,7 +16,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ import yolo_ckpt
 from yolo_ckpt.integration.auto import auto_plan
 from yolo_ckpt.integration.batches import made_batch
 from yolo_ckpt.integration.bench import MODES, PEERS, STOCK, bench_model
-from yolo_ckpt.integration.forecast import AMP, Simulated
+from yolo_ckpt.integration.conditions import Conditions
+from yolo_ckpt.integration.forecast import AMP
 from yolo_ckpt.integration.models import load_model
 from yolo_ckpt.integration.versions import installed
 from yolo_ckpt.measuring import WayResult
@@ -80,15 +81,13 @@ def bench(case: Case, device: str) -> dict[str, Any]:
     """Stock, our modes, plans for a budget and the peers for one case, and what was forecast for each."""
     model = load_model(case.model, "cpu")
     amp = AMP[case.amp]
-    simulated = Simulated(model, imgsz=case.imgsz, batch=case.batch, objects=OBJECTS, amp=amp, device=device)
+    wanted = Conditions(imgsz=case.imgsz, batch=case.batch, budget_bytes=0, objects=OBJECTS, amp=amp, device=device)
+    simulated = wanted.simulated(model)
     workspace = simulated.workspace_bytes(torch.device(device))
     plans = {ckpt: yolo_ckpt.plan(model, imgsz=case.imgsz, batch=case.batch, ckpt=ckpt) for ckpt in MODES}
     forecasts = {STOCK: simulated.step(None).peak_bytes}
     for share in case.budgets:
-        found = auto_plan(
-            model, imgsz=case.imgsz, batch=case.batch, budget_bytes=int(share * forecasts[STOCK]), objects=OBJECTS,
-            amp=amp, simulate=device,
-        )  # fmt: skip
+        found = auto_plan(model, replace(wanted, budget_bytes=int(share * forecasts[STOCK])))
         plans[f"auto {share:.0%}"] = found.plan
     forecasts |= {name: simulated.step(plan).peak_bytes for name, plan in plans.items()}
     ways = _ways(case, model, plans, device)

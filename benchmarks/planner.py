@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from dataclasses import replace
 
 from yolo_ckpt.errors import BudgetInfeasibleError
 from yolo_ckpt.integration.auto import auto_plan
-from yolo_ckpt.integration.forecast import AMP, Simulated
+from yolo_ckpt.integration.conditions import Conditions
+from yolo_ckpt.integration.forecast import AMP
 from yolo_ckpt.integration.models import load_model
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
@@ -42,19 +44,20 @@ def main() -> None:
     imgsz, batch = int(options["imgsz"]), int(options["batch"])
     for name in (a for a in sys.argv[1:] if "=" not in a):
         model = load_model(name, "meta")
-        simulated = Simulated(model, imgsz=imgsz, batch=batch, amp=AMP[options["amp"]])
+        wanted = Conditions(imgsz=imgsz, batch=batch, budget_bytes=0, amp=AMP[options["amp"]])
+        simulated = wanted.simulated(model)
         stock = simulated.step(None).peak_bytes
         show(name, "stock", None, None, stock)
         for ckpt in ("selective", "full"):
             plan = make_plan(model, Settings(ckpt=ckpt), imgsz=imgsz, batch=batch)
             peak = simulated.step(plan).peak_bytes
             show(name, ckpt, None, plan, peak)
-            same = auto_plan(model, imgsz=imgsz, batch=batch, budget_bytes=peak, amp=AMP[options["amp"]])
+            same = auto_plan(model, replace(wanted, budget_bytes=peak))
             show(name, f"peak of {ckpt}", peak, same.plan, same.plan.peak_bytes)
         for share in SHARES:
             budget = int(share * stock)
             try:
-                found = auto_plan(model, imgsz=imgsz, batch=batch, budget_bytes=budget, amp=AMP[options["amp"]])
+                found = auto_plan(model, replace(wanted, budget_bytes=budget))
                 show(name, f"{share:.0%}", budget, found.plan, found.plan.peak_bytes)
             except BudgetInfeasibleError as error:
                 show(name, f"{share:.0%}", budget, None, None)

@@ -50,11 +50,13 @@ def plan(
         return fixed
     from yolo_ckpt.integration.auto import auto_plan
     from yolo_ckpt.integration.budget import budget_bytes
+    from yolo_ckpt.integration.conditions import Conditions
 
     device = next(model.parameters()).device
     room = budget_bytes(made, device)
     assert room is not None
-    return auto_plan(model, imgsz=imgsz, batch=batch, budget_bytes=room, stages=made.ckpt_stages, device=device).plan
+    conditions = Conditions(imgsz=imgsz, batch=batch, budget_bytes=room, stages=made.ckpt_stages, device=device.type)
+    return auto_plan(model, conditions.on(device, model)).plan
 
 
 def measure(model: nn.Module, *, imgsz: int, batch: int, plan: Plan | None = None) -> Measurement:

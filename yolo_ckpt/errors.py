@@ -23,7 +23,17 @@ class PlanError(RequestError):
 
 
 class BudgetInfeasibleError(RequestError):
-    """No plan fits the memory budget; the message names what would."""
+    """No plan fits the memory budget; the message names what would.
+
+    Attributes:
+        least_bytes: The smallest peak that a plan reaches for what was asked.
+        largest_imgsz: The largest size that fits with the same batch; 0 where none does.
+        largest_batch: The largest batch that fits at the same size; 0 where none does.
+    """
+
+    def __init__(self, message: str, *, least_bytes: int = 0, largest_imgsz: int = 0, largest_batch: int = 0) -> None:
+        super().__init__(message)
+        self.least_bytes, self.largest_imgsz, self.largest_batch = least_bytes, largest_imgsz, largest_batch
 
 
 class SampleError(YoloCkptError):

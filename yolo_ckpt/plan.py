@@ -45,7 +45,9 @@ class Plan:
         imgsz: Largest side of the input in pixels.
         batch: Images per step on one device.
         peak_bytes: Forecast peak of a training step; None where nothing was forecast.
-        added_share: Forecast time that it adds to a step, as a share of the step's time; an estimate.
+        added_share: Forecast time that it adds to a step, as a share of the step's time; see
+            `added_measured`.
+        added_measured: That is by times measured on the device; else it is an estimate.
         schema: Version of this record's JSON form.
     """
 
@@ -55,6 +57,7 @@ class Plan:
     batch: int
     peak_bytes: int | None = None
     added_share: float | None = None
+    added_measured: bool = False
     schema: int = field(default=SCHEMA)
 
     @property

@@ -15,6 +15,7 @@ from tests.integration.test_forecast import forecast
 from yolo_ckpt import cli
 from yolo_ckpt.integration.auto import auto_plan
 from yolo_ckpt.integration.budget import objects_per_image
+from yolo_ckpt.integration.conditions import Conditions
 from yolo_ckpt.remat import registry
 
 pytest.importorskip("ultralytics")
@@ -30,18 +31,18 @@ def test_every_budget_is_kept_and_more_never_costs_more() -> None:
     stock = forecast(model, None, imgsz=640, batch=1).peak_bytes
     added = []
     for share in (0.3, 0.4, 0.5, 0.7, 0.9):
-        plan = auto_plan(model, imgsz=640, batch=1, budget_bytes=int(share * stock)).plan
+        plan = auto_plan(model, Conditions(imgsz=640, batch=1, budget_bytes=int(share * stock))).plan
         assert plan.peak_bytes is not None
         assert plan.peak_bytes <= share * stock
         assert plan.peak_bytes == forecast(model, plan, imgsz=640, batch=1).peak_bytes
         added.append(plan.added_share)
     assert added == sorted(added, reverse=True)
-    assert auto_plan(model, imgsz=640, batch=1, budget_bytes=stock).plan.planned == ()
+    assert auto_plan(model, Conditions(imgsz=640, batch=1, budget_bytes=stock)).plan.planned == ()
 
 
 def test_the_same_request_gives_the_same_plan() -> None:
     model = host_model("yolo11n.yaml", "meta")
-    first, second = (auto_plan(model, imgsz=320, batch=2, budget_bytes=70 << 20).plan for _ in range(2))
+    first, second = (auto_plan(model, Conditions(imgsz=320, batch=2, budget_bytes=70 << 20)).plan for _ in range(2))
     assert first == second
     assert len({s.action for s in first.stages}) > 1
     assert yolo_ckpt.Plan.from_json(first.to_json()) == first
@@ -62,7 +63,9 @@ def test_stages_that_are_not_selected_stay() -> None:
 
 def test_objects_decide() -> None:
     model = host_model("yolo26n.yaml", "meta")
-    few, many = (auto_plan(model, imgsz=640, batch=2, budget_bytes=450 << 20, objects=g).plan for g in (5, 1000))
+    few, many = (
+        auto_plan(model, Conditions(imgsz=640, batch=2, budget_bytes=450 << 20, objects=g)).plan for g in (5, 1000)
+    )
     assert few.added_share is not None
     assert many.added_share is not None
     assert few.added_share < many.added_share
@@ -142,7 +145,11 @@ def test_fit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     assert stock["largest_imgsz"] < full["largest_imgsz"]
     model = host_model("yolo26n.yaml", "meta")
     target = look.Target.of(gpu="1GiB", budget=None, amp="")
-    fits = fit.Fits(model, 1 << 30, extra_bytes=look.extra_of(model, target), amp=target.amp, device="cuda")
+    conditions = Conditions(
+        imgsz=640, batch=1, budget_bytes=1 << 30, extra_bytes=look.extra_of(model, target), amp=target.amp,
+        device="cuda",
+    )  # fmt: skip
+    fits = fit.Fits(model, conditions)
     for imgsz, batch in ((640, stock["batches"]["640"]), (stock["largest_imgsz"], 1)):
         assert fits.peak_bytes("off", imgsz, batch) <= 1 << 30
     assert fits.peak_bytes("off", 640, stock["batches"]["640"] + 1) > 1 << 30

@@ -6,24 +6,25 @@ simulated as they are, since what a stage keeps depends a little on its neighbou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch import nn
 
 from yolo_ckpt.errors import BudgetInfeasibleError
-from yolo_ckpt.integration.forecast import OBJECTS, Forecast, Simulated
+from yolo_ckpt.integration.clock import Estimated, StageTimes
+from yolo_ckpt.integration.conditions import Conditions
+from yolo_ckpt.integration.fit import Fits
+from yolo_ckpt.integration.forecast import Forecast
 from yolo_ckpt.plan import Plan
-from yolo_ckpt.planning import StageFacts, fixed_plan, plan_of, select_stages
-from yolo_ckpt.planning.build import TYPICAL, build_problem, units_of
+from yolo_ckpt.planning import NOT_NEEDED, fixed_plan, plan_of, select_stages
+from yolo_ckpt.planning.build import build_problem, scaled, units_of
 from yolo_ckpt.planning.ladder import Choice, climb, rungs
+from yolo_ckpt.planning.problem import Problem
+from yolo_ckpt.planning.times import step_ms
 from yolo_ckpt.stages import facts_of
 from yolo_ckpt.units import format_bytes
 
-CPU = torch.device("cpu")
-# On CUDA the allocator gave out 113 to 237 MiB more than a step's tensors in 13 of 15 steps of 5 models (H200,
-# benchmarks/results), and 1.1 GiB in two of one model at 2048, which its largest convolutions take for themselves.
-CUDA_BYTES = 240 << 20
 ACTIONS = ("save", "selective", "full")
 
 
@@ -48,65 +49,84 @@ class AutoPlan:
         return self.plan.peak_bytes - self.planned.peak_bytes
 
 
-def auto_plan(
-    model: nn.Module,
-    *,
-    imgsz: int,
-    batch: int,
-    budget_bytes: int,
-    stages: str = "all",
-    objects: int = OBJECTS,
-    extra_bytes: int = 0,
-    amp: torch.dtype | None = None,
-    device: torch.device = CPU,
-    simulate: str = "",
-) -> AutoPlan:
-    """The plan with the least added time whose simulated peak, with `extra_bytes` on top, is at most `budget_bytes`.
+def auto_plan(model: nn.Module, conditions: Conditions, times: StageTimes | None = None) -> AutoPlan:
+    """The plan with the least added time whose simulated peak, with the extra bytes, is within the budget.
 
-    Where that is stock, it leaves every stage as it is. See `Simulated` for the arguments. On a CUDA `device` its own
-    needs are measured and counted; `simulate="cuda"` plans for one that is not there, without them.
+    Where that is stock, it leaves every stage as it is. `times` are measured ones; without, they are estimated.
 
     Raises:
-        BudgetInfeasibleError: There is none; the message names the smallest peak that can be reached.
+        BudgetInfeasibleError: There is none; it names what would fit.
         SettingsError: `stages` names no stage.
     """
-    facts = facts_of(model)
-    simulated = Simulated(model, imgsz=imgsz, batch=batch, objects=objects, amp=amp, device=simulate or device.type)
-    if device.type == "cuda":
-        extra_bytes += max(CUDA_BYTES, simulated.workspace_bytes(device))
-    selected = select_stages(stages, facts)
-    untouched = fixed_plan(facts, "save", selected, ckpt="auto", imgsz=imgsz, batch=batch)
-    stock = simulated.step(untouched)
-    if stock.peak_bytes + extra_bytes <= budget_bytes:
-        untouched = replace(untouched, peak_bytes=stock.peak_bytes + extra_bytes, added_share=0.0)
+    search = Search(model, conditions, times)
+    untouched = search.plan_with(["save"] * len(search.facts))
+    stock = search.step(untouched)
+    if search.fits(stock):
+        untouched = replace(untouched, peak_bytes=search.peak_bytes(stock), added_share=0.0)
         return AutoPlan(plan=untouched, planned=stock, stock=stock)
-    search = _Search(simulated, facts, selected, extra_bytes)
     ladder = search.ladder()
-    choice = climb(ladder, lambda c: search.step(search.plan(c)).peak_bytes + extra_bytes, budget_bytes)
+    choice = climb(ladder, lambda c: search.peak_bytes(search.step(search.plan(c))), conditions.budget_bytes)
     if choice is None:
-        least = search.step(search.plan(ladder[0])).peak_bytes + extra_bytes
-        raise BudgetInfeasibleError(
-            f"a budget of {format_bytes(budget_bytes)} is less than any plan needs for imgsz={imgsz} batch={batch}: "
-            f"{format_bytes(least)} at least; lower imgsz or batch, or raise ckpt_budget"
-        )
-    return search.result(search.plan(choice), stock)
+        raise _infeasible(model, conditions, search.peak_bytes(search.step(search.plan(ladder[0]))))
+    return search.result(choice, stock)
 
 
-class _Search:
-    """The simulated steps of one request, each once."""
+def _infeasible(model: nn.Module, conditions: Conditions, least: int) -> BudgetInfeasibleError:
+    """What was asked for does not fit; what would."""
+    imgsz, batch = conditions.imgsz, conditions.batch
+    fits = Fits(model, conditions)
+    smaller = fits.largest_imgsz("full", 0, imgsz, batch)
+    fewer = fits.largest_batch("full", imgsz, batch // 2, below=batch) if batch > 1 else 0
+    ways = [f"imgsz={smaller} at batch={batch}"] if smaller else []
+    ways += [f"batch={fewer} at imgsz={imgsz}"] if fewer else []
+    would = f"{' and '.join(ways)} would fit" if ways else "no smaller imgsz fits either"
+    return BudgetInfeasibleError(
+        f"a budget of {format_bytes(conditions.budget_bytes)} is less than any plan needs for imgsz={imgsz} "
+        f"batch={batch}: {format_bytes(least)} at least; {would}, or raise ckpt_budget",
+        least_bytes=least,
+        largest_imgsz=smaller,
+        largest_batch=fewer,
+    )
 
-    def __init__(self, simulated: Simulated, facts: list[StageFacts], selected: frozenset[int], extra: int) -> None:
-        self.simulated, self.facts, self.selected, self.extra = simulated, facts, selected, extra
+
+class Search:
+    """The simulated steps of one request, each once, and the planning problem that they give."""
+
+    def __init__(self, model: nn.Module, conditions: Conditions, times: StageTimes | None = None) -> None:
+        self.conditions = conditions
+        self.simulated = conditions.simulated(model)
+        self.facts = facts_of(model)
+        self.selected = select_stages(conditions.stages, self.facts)
         self.full = self.uniform("full")
         self.units = units_of(self.full)
         self._steps: dict[tuple[str, ...], Forecast] = {}
-        self._work = simulated.work()
-        windows = {action: self.step(self.uniform(action)).windows for action in ACTIONS}
-        self.problem = build_problem(windows, self.full, self._work)
+        self._times = times
+        self._problem: Problem | None = None
+
+    @property
+    def times(self) -> StageTimes:
+        """Measured, or estimated."""
+        if self._times is None:
+            self._times = Estimated(self.simulated.work(), self.conditions.batch)
+        return self._times
+
+    @property
+    def problem(self) -> Problem:
+        """The planning problem."""
+        if self._problem is None:
+            self._problem = self.problem_at(self.conditions.batch)
+        return self._problem
+
+    def problem_at(self, batch: int) -> Problem:
+        """The planning problem with another batch, by what each image needs."""
+        steps = {action: self.step(self.uniform(action)) for action in ACTIONS}
+        images = batch / self.conditions.batch
+        windows = {action: scaled(step.windows, step.fixed_bytes, images) for action, step in steps.items()}
+        return build_problem(windows, self.full, self.times.at(batch))
 
     def uniform(self, action: str) -> Plan:
         """The same action at every stage that may have it."""
-        sizes = {"imgsz": self.simulated.imgsz, "batch": self.simulated.batch}
+        sizes = {"imgsz": self.conditions.imgsz, "batch": self.conditions.batch}
         return fixed_plan(self.facts, action, self.selected, ckpt="auto", **sizes)
 
     def plan(self, choice: Choice) -> Plan:
@@ -115,8 +135,12 @@ class _Search:
         for stages, option in zip(self.units, self.problem.chosen(choice), strict=True):
             for stage in stages:
                 actions[stage] = option.action
-        reasons = [s.reason or "not needed for the budget" for s in self.full.stages]
-        sizes = {"imgsz": self.simulated.imgsz, "batch": self.simulated.batch}
+        return self.plan_with(actions)
+
+    def plan_with(self, actions: Sequence[str]) -> Plan:
+        """The plan with an action for each stage."""
+        reasons = [s.reason or NOT_NEEDED for s in self.full.stages]
+        sizes = {"imgsz": self.conditions.imgsz, "batch": self.conditions.batch}
         return plan_of(self.facts, actions, reasons, ckpt="auto", **sizes)
 
     def ladder(self) -> list[Choice]:
@@ -134,17 +158,18 @@ class _Search:
             self._steps[key] = self.simulated.step(plan)
         return self._steps[key]
 
-    def result(self, plan: Plan, stock: Forecast) -> AutoPlan:
-        """The plan with its forecast."""
-        planned = self.step(plan)
-        actions = {stages[0]: plan.stages[stages[0]].action for stages in self.units}
-        added = sum(
-            next(o.added_ms for o in options if o.action == actions[stages[0]])
-            for stages, options in zip(self.units, self.problem.units, strict=True)
-        )
-        plan = replace(plan, peak_bytes=planned.peak_bytes + self.extra, added_share=added / self._stock_ms())
-        return AutoPlan(plan=plan, planned=planned, stock=stock)
+    def peak_bytes(self, step: Forecast) -> int:
+        """All that is alive at the peak of `step`."""
+        return step.peak_bytes + self.conditions.extra_bytes
 
-    def _stock_ms(self) -> float:
-        """A step's forward pass, and a backward pass of twice its work."""
-        return 3 * sum(TYPICAL.cheap_ms(w) + TYPICAL.dear_ms(w) for w in self._work)
+    def fits(self, step: Forecast) -> bool:
+        """True when it is within the budget."""
+        return self.peak_bytes(step) <= self.conditions.budget_bytes
+
+    def result(self, choice: Choice, stock: Forecast) -> AutoPlan:
+        """The plan with its forecast."""
+        plan = self.plan(choice)
+        planned = self.step(plan)
+        share = self.problem.added_ms(choice) / step_ms(self.times.at(self.conditions.batch))
+        plan = replace(plan, peak_bytes=self.peak_bytes(planned), added_share=share, added_measured=self.times.measured)
+        return AutoPlan(plan=plan, planned=planned, stock=stock)

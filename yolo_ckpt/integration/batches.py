@@ -38,9 +38,8 @@ def made_batch(
     if task not in _TARGETS:
         raise RequestError(f"{type(model).__name__}: there are no made targets for the task {task}")
     g = torch.Generator().manual_seed(0)
-    described = getattr(model, "yaml", None)
-    channels = described.get("channels", 3) if isinstance(described, dict) else 3
     targets = _TARGETS[task](model, batch, imgsz, objects, g)
+    channels = channels_of(model)
     images = torch.empty(batch, channels, imgsz, imgsz, device=images_on or device)
     if not images.is_meta:
         images.copy_(torch.rand(batch, channels, imgsz, imgsz, generator=g))
@@ -48,6 +47,12 @@ def made_batch(
     if isinstance(texts, Tensor):
         targets["txt_feats"] = texts.expand(batch, -1, -1)
     return {"img": images, **{name: target.to(device) for name, target in targets.items()}}
+
+
+def channels_of(model: nn.Module) -> int:
+    """Channels of the images that the model takes."""
+    described = getattr(model, "yaml", None)
+    return int(described.get("channels", 3)) if isinstance(described, dict) else 3
 
 
 def _classes(model: Any) -> int:

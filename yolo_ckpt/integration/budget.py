@@ -14,7 +14,7 @@ DEFAULT_SHARE = 0.9
 
 # Tensors of the size of the parameters that the host's optimizers keep.
 _STATES = {
-    "SGD": 1, "MuSGD": 1, "RMSProp": 2, "Adam": 2, "AdamW": 2, "Adamax": 2, "NAdam": 2, "RAdam": 2,
+    "SGD": 1, "MuSGD": 1, "RMSprop": 2, "Adam": 2, "AdamW": 2, "Adamax": 2, "NAdam": 2, "RAdam": 2,
 }  # fmt: skip
 MOST_STATES = 2
 
@@ -44,11 +44,10 @@ def optimizer_bytes(model: nn.Module, name: str) -> int:
     return trained * _STATES.get(name, MOST_STATES)
 
 
-def extra_bytes(trainer: Any) -> int:
-    """What a run of the host has alive besides its step: the optimizer's state and, where there is one, the averaged
+def extra_bytes(model: nn.Module, optimizer: str) -> int:
+    """What a run of the host has alive besides its step: the state of the optimizer of that name, and the averaged
     model."""
-    optimizer = type(trainer.optimizer).__name__
-    return optimizer_bytes(trainer.model, optimizer) + average_bytes(trainer.model)
+    return optimizer_bytes(model, optimizer) + average_bytes(model)
 
 
 def average_bytes(model: nn.Module) -> int:

@@ -34,11 +34,11 @@ class PlanCallback:
     def __call__(self, trainer: Any) -> None:
         """Called by the host before there is a model."""
         from yolo_ckpt.integration.run import Run
-        from yolo_ckpt.integration.trainer import extend
+        from yolo_ckpt.integration.trainer import extend, take_largest
 
         settings = self._settings_for(trainer)
         if settings is not None and settings.ckpt != "off":
-            extend(trainer, Run(settings))
+            extend(trainer, Run(settings, largest=take_largest(trainer)))
 
     def _settings_for(self, trainer: Any) -> Settings | None:
         """The flags for this run: a resumed one goes on with the plan in its folder, unless a mode was asked for."""

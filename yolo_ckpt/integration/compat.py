@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 PREFIX = "Checkpoint: "
+DEFAULT_IMGSZ = 640
 
 # `_setup_train` calls `auto_batch` (when batch < 1) and then always `_build_train_pipeline`: by then the model is on
 # its device, frozen, and its precision is decided; the EMA copy, the optimizer and the loaders come after.
@@ -116,9 +123,73 @@ def batch_per_device(trainer: Any) -> int:
 
 def largest_imgsz(trainer: Any) -> int:
     """The largest side that a training batch can have, with `multi_scale` counted as the host's loader does."""
-    imgsz, stride = int(trainer.args.imgsz), int(getattr(trainer, "stride", 32))
-    scale = float(getattr(trainer.args, "multi_scale", 0.0) or 0.0)
+    imgsz, stride, scale = int(trainer.args.imgsz), int(getattr(trainer, "stride", 32)), multi_scale(trainer)
     return int(imgsz * (1 + scale) + stride - 1) // stride * stride if scale > 0 else imgsz
+
+
+def multi_scale(trainer: Any) -> float:
+    """By which share the sides of training batches vary."""
+    return float(getattr(trainer.args, "multi_scale", 0.0) or 0.0)
+
+
+def set_imgsz(trainer: Any, imgsz: int) -> None:
+    """Train at this size, and say so in the run folder's args.yaml."""
+    from ultralytics.utils import YAML
+
+    trainer.args.imgsz = imgsz
+    path = Path(trainer.save_dir, "args.yaml")
+    if path.is_file():
+        YAML.save(path, {**YAML.load(path), "imgsz": imgsz})
+
+
+def training_set(trainer: Any) -> Any:
+    """The run's training data as its loaders will have them, without a cache; None where the trainer makes none. The
+    random state stays: the training is that of a run which was given its sizes."""
+    from ultralytics.utils.patches import override_configs
+
+    if not hasattr(trainer, "build_dataset"):
+        return None
+    with _random_state_kept(), override_configs(trainer.args, overrides={"cache": False}) as trainer.args:
+        return trainer.build_dataset(trainer.data["train"], mode="train", batch=16)
+
+
+@contextlib.contextmanager
+def _random_state_kept() -> Iterator[None]:
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def optimizer_name(trainer: Any, images: int) -> str:
+    """The optimizer's class; before it is there, by the host's rule for `optimizer=auto` and `images` training images
+    (8.4.190, `build_optimizer`)."""
+    if getattr(trainer, "optimizer", None) is not None:
+        return type(trainer.optimizer).__name__
+    asked = str(trainer.args.optimizer)
+    if asked.lower() != "auto":
+        return asked
+    return "MuSGD" if math.ceil(images / trainer.args.nbs) * trainer.epochs > 10000 else "AdamW"
+
+
+def amp_dtype(trainer: Any) -> torch.dtype | None:
+    """The half precision that the run trains with; None without."""
+    if not trainer.amp:
+        return None
+    return torch.bfloat16 if trainer.args.amp == "bf16" else torch.float16
+
+
+def failed_steps(trainer: Any) -> int:
+    """How many times the host has halved the batch in this run because a step of the first epoch did not fit."""
+    return int(getattr(trainer, "_oom_retries", 0))
+
+
+def count_failed_steps(trainer: Any, count: int) -> None:
+    """Let the host think so; it gives up at 3, and goes on with the epoch only where this is not 0."""
+    trainer._oom_retries = count
 
 
 def trains_quantized(args: Any) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import torch
 from torch import nn
 
-from yolo_ckpt.integration.forecast import OBJECTS, Simulated
+from yolo_ckpt.integration.conditions import Conditions
 from yolo_ckpt.planner import make_plan
 from yolo_ckpt.settings import Settings
 
@@ -39,36 +38,26 @@ class Fits:
     each simulated step says where to look next, and every answer is simulated itself.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        budget_bytes: int,
-        *,
-        extra_bytes: int,
-        amp: torch.dtype | None,
-        device: str,
-        objects: int = OBJECTS,
-    ) -> None:
-        self.model, self.budget, self.amp, self.device, self.objects = model, budget_bytes, amp, device, objects
-        self.extra = extra_bytes
+    def __init__(self, model: nn.Module, conditions: Conditions) -> None:
+        self.model, self.conditions = model, conditions
+        self.budget = conditions.budget_bytes
         self._peaks: dict[tuple[str, int, int], int] = {}
 
     def peak_bytes(self, ckpt: str, imgsz: int, batch: int) -> int:
         """Forecast peak of a step."""
         key = (ckpt, imgsz, batch)
         if key not in self._peaks:
-            simulated = Simulated(
-                self.model, imgsz=imgsz, batch=batch, objects=self.objects, amp=self.amp, device=self.device
-            )
-            plan = make_plan(self.model, Settings(ckpt=ckpt), imgsz=imgsz, batch=batch)
-            self._peaks[key] = simulated.step(plan).peak_bytes + self.extra
+            settings = Settings(ckpt=ckpt, ckpt_stages=self.conditions.stages)
+            plan = make_plan(self.model, settings, imgsz=imgsz, batch=batch)
+            simulated = replace(self.conditions, imgsz=imgsz, batch=batch).simulated(self.model)
+            self._peaks[key] = simulated.step(plan).peak_bytes + self.conditions.extra_bytes
         return self._peaks[key]
 
-    def largest_batch(self, ckpt: str, imgsz: int, guess: int) -> int:
-        """The most images of this size in a step within the budget, searched from `guess`."""
-        fits, fails = 0, 1 << 20
-        fixed = self.extra + sum(2 * p.nbytes for p in self.model.parameters())
-        batch = max(guess, 1)
+    def largest_batch(self, ckpt: str, imgsz: int, guess: int, below: int = 1 << 20) -> int:
+        """The most images of this size in a step within the budget, fewer than `below`, searched from `guess`."""
+        fits, fails = 0, below
+        fixed = self.conditions.extra_bytes + sum(2 * p.nbytes for p in self.model.parameters())
+        batch = min(max(guess, 1), below - 1)
         while fails - fits > 1:
             peak = self.peak_bytes(ckpt, imgsz, batch)
             images = int((self.budget - peak) // max((peak - fixed) // batch, 1))
@@ -81,26 +70,26 @@ class Fits:
             batch = min(max(wanted, fits + 1), fails - 1)
         return fits
 
-    def largest_imgsz(self, ckpt: str, low: int, high: int) -> int:
-        """The largest side at batch 1 within the budget, between `low`, which fits, and `high`, which does not (0: not
-        known)."""
+    def largest_imgsz(self, ckpt: str, low: int, high: int, batch: int = 1) -> int:
+        """The largest side with `batch` images within the budget, between `low`, which fits, and `high`, which does not
+        (0: not known)."""
         size = high or max(low * 2, FIRST)
         while not high and size <= LARGEST:
-            if self.peak_bytes(ckpt, size, 1) > self.budget:
+            if self.peak_bytes(ckpt, size, batch) > self.budget:
                 high = size
             else:
                 low, size = size, size * 2
         while high - low > STEP and high > SMALLEST:
-            middle = self._between(ckpt, low, high)
-            if self.peak_bytes(ckpt, middle, 1) <= self.budget:
+            middle = self._between(ckpt, low, high, batch)
+            if self.peak_bytes(ckpt, middle, batch) <= self.budget:
                 low = middle
             else:
                 high = middle
         return low
 
-    def _between(self, ckpt: str, low: int, high: int) -> int:
+    def _between(self, ckpt: str, low: int, high: int, batch: int) -> int:
         """A side strictly between two, where bytes that grow with the pixels would reach the budget."""
-        known = {s: p for (c, s, b), p in self._peaks.items() if c == ckpt and b == 1 and s in (low, high)}
+        known = {s: p for (c, s, b), p in self._peaks.items() if c == ckpt and b == batch and s in (low, high)}
         guess = (low + high) / 2
         if len(known) == 2 and known[high] > known[low]:
             share = (self.budget - known[low]) / (known[high] - known[low])

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from yolo_ckpt import attachment
 from yolo_ckpt.integration.batches import made_batch
 from yolo_ckpt.integration.compat import on_meta
-from yolo_ckpt.measuring import LiveBytes, bytes_of, tensors_in
+from yolo_ckpt.measuring import bytes_of, tensors_in
 from yolo_ckpt.measuring.autocast import MetaAutocast
 from yolo_ckpt.measuring.simulation import Simulation
-from yolo_ckpt.measuring.trace import Window, traced_step
+from yolo_ckpt.measuring.trace import Counted, Window, traced_step
 from yolo_ckpt.measuring.work import Work, stage_work
 from yolo_ckpt.measuring.workspace import largest_convolutions, workspace_bytes
 from yolo_ckpt.plan import Plan
@@ -55,6 +55,16 @@ class Forecast:
         """What each stage leaves in memory between its forward and its backward pass."""
         starts = [w.start_bytes for w in self.windows if w.phase != "backward"]
         return tuple(after - before for before, after in pairwise(starts))
+
+    @property
+    def flops(self) -> int:
+        """Operations of all convolutions, matrix products and attention."""
+        return sum(w.flops for w in self.windows)
+
+    def recomputed_flops(self, stock: Forecast) -> tuple[int, ...]:
+        """Operations that each stage's backward pass has beyond those of the same step without a plan."""
+        ours, theirs = ({w.stage: w.flops for w in f.windows if w.phase == "backward"} for f in (self, stock))
+        return tuple(max(ours.get(i, 0) - theirs.get(i, 0), 0) for i in range(len(self.kept_bytes)))
 
     @property
     def peak_at(self) -> Window:
@@ -108,7 +118,7 @@ class Simulated:
             for parameter in trial.parameters():
                 parameter.grad = torch.zeros_like(parameter) if parameter.requires_grad else None
             fixed = [*trial.parameters(), *trial.buffers(), *(p.grad for p in trial.parameters() if p.grad is not None)]
-            with LiveBytes() as live:
+            with Counted() as live:
                 live.add([*fixed, *tensors_in(data)])
                 windows = traced_step(live, stages_of(trial), lambda: self._loss(trial, data))
         return Forecast(

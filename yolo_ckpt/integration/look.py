@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from yolo_ckpt.errors import SettingsError
-from yolo_ckpt.integration.auto import CUDA_BYTES, auto_plan
-from yolo_ckpt.integration.budget import average_bytes, optimizer_bytes
-from yolo_ckpt.integration.fit import MODES, Fit, Fits
-from yolo_ckpt.integration.forecast import AMP, Forecast, Simulated
+from yolo_ckpt.integration.auto import auto_plan
+from yolo_ckpt.integration.budget import extra_bytes
+from yolo_ckpt.integration.conditions import CUDA_BYTES, Conditions
+from yolo_ckpt.integration.fit import MODES, SIZES, Fit, Fits
+from yolo_ckpt.integration.forecast import AMP, Forecast
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
 from yolo_ckpt.planning.cards import usable_bytes
@@ -80,8 +81,7 @@ class Target:
 
 def extra_of(model: nn.Module, target: Target) -> int:
     """What a run has alive besides its step, with the largest optimizer state of the host's optimizers."""
-    extra = optimizer_bytes(model, "") + average_bytes(model)
-    return extra + (CUDA_BYTES if target.device == "cuda" else 0)
+    return extra_bytes(model, "") + (CUDA_BYTES if target.device == "cuda" else 0)
 
 
 def look(model: nn.Module, flags: Mapping[str, str], target: Target, *, imgsz: int, batch: int, objects: int) -> Look:
@@ -91,17 +91,15 @@ def look(model: nn.Module, flags: Mapping[str, str], target: Target, *, imgsz: i
         RequestError: The flags do not fit the model, or no plan fits the budget.
     """
     settings = Settings.from_mapping(flags)
-    extra = extra_of(model, target)
+    conditions = _conditions(model, target, imgsz, batch, objects, settings.ckpt_stages)
+    extra = conditions.extra_bytes
     if settings.ckpt == "auto" and target.budget_bytes is not None:
-        found = auto_plan(
-            model, imgsz=imgsz, batch=batch, budget_bytes=target.budget_bytes, stages=settings.ckpt_stages,
-            objects=objects, extra_bytes=extra, amp=target.amp, simulate=target.device,
-        )  # fmt: skip
+        found = auto_plan(model, conditions)
         return Look(
             plan=found.plan, stock=found.stock, planned=found.planned, extra_bytes=extra,
             budget_bytes=target.budget_bytes,
         )  # fmt: skip
-    simulated = Simulated(model, imgsz=imgsz, batch=batch, objects=objects, amp=target.amp, device=target.device)
+    simulated = conditions.simulated(model)
     plan = make_plan(model, settings, imgsz=imgsz, batch=batch)
     stock, planned = simulated.step(None), simulated.step(plan)
     plan = replace(plan, peak_bytes=planned.peak_bytes + extra)
@@ -116,8 +114,12 @@ def fit(model: nn.Module, target: Target, *, objects: int) -> list[Fit]:
     """
     if target.budget_bytes is None:
         raise SettingsError("fit needs gpu= (a name, or a size such as 22GiB) or ckpt_budget=")
-    fits = Fits(
-        model, target.budget_bytes, extra_bytes=extra_of(model, target), amp=target.amp, device=target.device,
-        objects=objects,
-    )  # fmt: skip
+    fits = Fits(model, _conditions(model, target, SIZES[0], 1, objects, "all"))
     return [fits.fit(ckpt) for ckpt in MODES]
+
+
+def _conditions(model: nn.Module, target: Target, imgsz: int, batch: int, objects: int, stages: str) -> Conditions:
+    return Conditions(
+        imgsz=imgsz, batch=batch, budget_bytes=target.budget_bytes or 0, stages=stages, objects=objects,
+        amp=target.amp, device=target.device, extra_bytes=extra_of(model, target),
+    )  # fmt: skip

@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from yolo_ckpt.errors import RequestError
 from yolo_ckpt.integration import compat
+from yolo_ckpt.integration.follow import Follower
 from yolo_ckpt.integration.ranks import RUN
 from yolo_ckpt.integration.run import Run
+
+T = TypeVar("T")
 
 
 def extend(trainer: Any, run: Run) -> None:
@@ -40,10 +43,11 @@ def extend(trainer: Any, run: Run) -> None:
 
     def auto_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
         _prepare(self, run)
-        return base.auto_batch(self, *args, **kwargs)
+        return _refused(self, lambda trainer: run.choose_batch(trainer, lambda: base.auto_batch(self, *args, **kwargs)))
 
     def _build_train_pipeline(self: Any, *args: Any, **kwargs: Any) -> Any:
         _prepare(self, run)
+        run.retry(self)
         built = base._build_train_pipeline(self, *args, **kwargs)
         _refused(self, run.prepare_for_budget)
         return built
@@ -51,20 +55,36 @@ def extend(trainer: Any, run: Run) -> None:
     body = {"auto_batch": auto_batch, "_build_train_pipeline": _build_train_pipeline, RUN: run}
     named = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
     trainer.__class__ = type(base.__name__, (base,), {**named, **body})
-    for event, callback in run.callbacks().items():
+    for event, callback in Follower(run).callbacks().items():
         trainer.add_callback(event, callback)
     at_end = trainer.callbacks["on_train_end"]
     at_end.insert(0, at_end.pop())  # the report has to be there when the loggers close the run
 
 
+def take_largest(trainer: Any) -> bool:
+    """True for `imgsz=max`, in whose place a size stands until the largest is known.
+
+    Raises:
+        RequestError: The run has several processes, which would have to agree before there is a plan.
+    """
+    if str(trainer.args.imgsz).lower() != "max":
+        return False
+    if int(trainer.world_size) > 1:
+        _remove_if_fresh(Path(trainer.save_dir))
+        raise RequestError("imgsz=max works on one device; find the size with `yolo-ckpt fit`, and give it")
+    trainer.args.imgsz = compat.DEFAULT_IMGSZ
+    return True
+
+
 def _prepare(trainer: Any, run: Run) -> None:
+    _refused(trainer, run.choose_imgsz)
     _refused(trainer, run.prepare)
 
 
-def _refused(trainer: Any, step: Callable[[Any], None]) -> None:
-    """Run a step of the planning; a request that it refuses leaves no run folder."""
+def _refused(trainer: Any, step: Callable[[Any], T]) -> T:
+    """What a step of the planning answers; a request that it refuses leaves no run folder."""
     try:
-        step(trainer)
+        return step(trainer)
     except RequestError:
         _remove_if_fresh(Path(trainer.save_dir))
         raise

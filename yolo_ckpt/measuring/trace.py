@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils.flop_counter import flop_registry
 
 from yolo_ckpt.measuring.live import LiveBytes, tensors_in
 from yolo_ckpt.measuring.watch import watched
@@ -24,18 +25,44 @@ class Window:
         stage: Index of the stage; that after the last is the loss.
         start_bytes: Alive when it begins.
         peak_bytes: The most that was alive at once in it.
+        flops: Operations of the convolutions, matrix products and attention in it.
     """
 
     phase: str
     stage: int
     start_bytes: int
     peak_bytes: int
+    flops: int
+
+
+class Counted(LiveBytes):
+    """Live bytes, and how much was computed.
+
+    Attributes:
+        flops: Operations of convolutions, matrix products and attention since the last `take_flops`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+
+    def take_flops(self) -> int:
+        """The operations since the last call."""
+        flops, self.flops = self.flops, 0
+        return flops
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        count = flop_registry.get(func._overloadpacket)
+        if count is not None:
+            self.flops += count(*args, **(kwargs or {}), out_val=out)
+        return out
 
 
 class _Marks:
     """Cuts the step into windows."""
 
-    def __init__(self, live: LiveBytes) -> None:
+    def __init__(self, live: Counted) -> None:
         self.live = live
         self.windows: list[Window] = []
         self._open: tuple[str, int, int] | None = None
@@ -45,12 +72,14 @@ class _Marks:
         if self._open is not None:
             before, index, start = self._open
             peak = self.live.take_window_peak()
-            self.windows.append(Window(phase=before, stage=index, start_bytes=start, peak_bytes=peak))
+            self.windows.append(
+                Window(phase=before, stage=index, start_bytes=start, peak_bytes=peak, flops=self.live.take_flops())
+            )
         self.live.take_window_peak()
         self._open = (phase, stage, self.live.current_bytes)
 
 
-def traced_step(live: LiveBytes, stages: Sequence[nn.Module], loss: Callable[[], Tensor]) -> list[Window]:
+def traced_step(live: Counted, stages: Sequence[nn.Module], loss: Callable[[], Tensor]) -> list[Window]:
     """The windows of one step: `loss()` runs forward and returns what backward starts from. `live` has to be on."""
     marks = _Marks(live)
     with _hooked(stages, marks):

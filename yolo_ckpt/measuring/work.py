@@ -22,11 +22,15 @@ class Work:
         flops: Of convolutions, matrix products and attention.
         dear_bytes: What these read and write.
         cheap_bytes: What all other operators read and write.
+        dear_calls: How many of the first kind there are.
+        cheap_calls: How many of the others.
     """
 
     flops: int = 0
     dear_bytes: int = 0
     cheap_bytes: int = 0
+    dear_calls: int = 0
+    cheap_calls: int = 0
 
 
 class _Counter(TorchDispatchMode):
@@ -45,9 +49,11 @@ class _Counter(TorchDispatchMode):
         flops = flop_registry.get(func._overloadpacket)
         if flops is None:
             self.work.cheap_bytes += moved
+            self.work.cheap_calls += 1
         else:
             self.work.flops += flops(*args, **kwargs, out_val=out)
             self.work.dear_bytes += moved
+            self.work.dear_calls += 1
         return out
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planning.problem import Option, Problem
+from yolo_ckpt.planning.times import StageTime
 
 
 class Window(Protocol):
@@ -21,41 +22,37 @@ class Window(Protocol):
     def start_bytes(self) -> int: ...
     @property
     def peak_bytes(self) -> int: ...
-
-
-class _Work(Protocol):
     @property
     def flops(self) -> int: ...
-    @property
-    def dear_bytes(self) -> int: ...
-    @property
-    def cheap_bytes(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speed:
-    """How fast a device is, for estimates of time.
+class _Part:
+    """A window of a step that was not simulated itself."""
 
-    Attributes:
-        flops_per_s: Of convolutions, as they run in practice.
-        bytes_per_s: Of memory.
-    """
-
-    flops_per_s: float
-    bytes_per_s: float
-
-    def cheap_ms(self, work: _Work) -> float:
-        """Running a stage's cheap operators once more."""
-        return work.cheap_bytes / self.bytes_per_s * 1e3
-
-    def dear_ms(self, work: _Work) -> float:
-        """Running its convolutions and matrix products once more: the slower of arithmetic and memory."""
-        return max(work.flops / self.flops_per_s, work.dear_bytes / self.bytes_per_s) * 1e3
+    phase: str
+    stage: int
+    start_bytes: int
+    peak_bytes: int
+    flops: int
 
 
-# What one consumer card reaches in practice. The ratio of the two numbers is what a choice of actions depends on, and
-# it differs little between cards.
-TYPICAL = Speed(flops_per_s=30e12, bytes_per_s=600e9)
+def scaled(windows: Sequence[Window], fixed_bytes: int, images: float) -> list[Window]:
+    """The windows of the same step with `images` times its images: all but `fixed_bytes` grows with them."""
+
+    def grown(nbytes: int) -> int:
+        return int(fixed_bytes + images * (nbytes - fixed_bytes))
+
+    return [
+        _Part(
+            phase=w.phase,
+            stage=w.stage,
+            start_bytes=grown(w.start_bytes),
+            peak_bytes=grown(w.peak_bytes),
+            flops=int(images * w.flops),
+        )
+        for w in windows
+    ]
 
 
 class _Run:
@@ -69,6 +66,8 @@ class _Run:
         self.before = [start - self.base for start in starts]  # kept by the stages before this one
         self.forward = [forward[i].peak_bytes - self.base for i in range(stages)]
         self.backward = [backward[i].peak_bytes - self.base if i in backward else 0 for i in range(stages)]
+        self.computed = [forward[i].flops for i in range(stages)]
+        self.backward_flops = [backward[i].flops if i in backward else 0 for i in range(stages)]
         loss = [w.peak_bytes for w in (forward[stages], backward.get(stages)) if w is not None]
         self.loss = max(loss) - starts[-1]
 
@@ -83,17 +82,15 @@ def units_of(full: Plan) -> list[list[int]]:
     return units
 
 
-def build_problem(
-    steps: Mapping[str, Sequence[Window]], full: Plan, work: Sequence[_Work], speed: Speed = TYPICAL
-) -> Problem:
+def build_problem(steps: Mapping[str, Sequence[Window]], full: Plan, times: Sequence[StageTime]) -> Problem:
     """The problem whose options are the actions of `steps`: the windows of a step with that action at every stage that
-    `full` plans, and `save` at the others."""
+    `full` plans, and `save` at the others. `times` are those of the stages."""
     count = len(full.stages)
     runs = {action: _Run(windows, count) for action, windows in steps.items()}
     units = []
     for stages in units_of(full):
         actions = list(runs) if full.stages[stages[0]].action != "save" else ["save"]
-        units.append(tuple(_option(action, stages, runs[action], work, speed) for action in actions))
+        units.append(tuple(_option(action, stages, runs, times) for action in actions))
     return Problem(
         fixed_bytes=max(r.base for r in runs.values()),
         loss_bytes=max(r.loss for r in runs.values()),
@@ -101,18 +98,21 @@ def build_problem(
     )
 
 
-def _option(action: str, stages: Sequence[int], run: _Run, work: Sequence[_Work], speed: Speed) -> Option:
+def _option(action: str, stages: Sequence[int], runs: Mapping[str, _Run], times: Sequence[StageTime]) -> Option:
     first, last = stages[0], stages[-1]
+    run = runs[action]
     before = run.before[first]
+    recomputed = sum(max(run.backward_flops[i] - runs["save"].backward_flops[i], 0) for i in stages)
+    computed = sum(run.computed[i] for i in stages)
     added = 0.0
     if action != "save":
-        added += sum(speed.cheap_ms(work[i]) for i in stages)
-    if action == "full":
-        added += sum(speed.dear_ms(work[i]) for i in stages)
+        added += sum(times[i].cheap_ms for i in stages)
+        added += sum(times[i].dear_ms for i in stages) * min(recomputed / computed, 1.0) if computed else 0.0
     return Option(
         action=action,
         kept_bytes=run.before[last + 1] - before,
         forward_bytes=max(run.forward[i] for i in stages) - before,
         backward_bytes=max(run.backward[i] for i in stages) - before,
         added_ms=added,
+        recomputed_flops=recomputed,
     )

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 from yolo_ckpt.plan import Plan, StagePlan
 
+NOT_NEEDED = "not needed for the budget"  # why a stage that could be planned is left as it is
+
 
 @dataclass(frozen=True, kw_only=True)
 class StageFacts:
@@ -65,6 +67,11 @@ def plan_of(
             for stage, action, reason in zip(stages, actions, reasons, strict=True)
         ),
     )
+
+
+def is_tightest(plan: Plan) -> bool:
+    """True when every stage that may be planned is recomputed in full."""
+    return all(s.action == "full" or (s.action == "save" and s.reason != NOT_NEEDED) for s in plan.stages)
 
 
 def _joined(stages: Sequence[StageFacts]) -> set[int]:

@@ -37,7 +37,8 @@ def auto_line(plan: Plan, budget_bytes: int, stock_bytes: int) -> str:
     forecast = f"forecast peak {format_bytes(plan.peak_bytes)} of {format_bytes(budget_bytes)}"
     if not plan.planned:
         return f"{forecast}: fits without a plan, training is stock"
-    added = "" if plan.added_share is None else f", about {plan.added_share:.0%} more time a step (an estimate)"
+    how = "by measured times" if plan.added_measured else "an estimate"
+    added = "" if plan.added_share is None else f", about {plan.added_share:.0%} more time a step ({how})"
     return f"{forecast}, stock would need {format_bytes(stock_bytes)}{added}"
 
 

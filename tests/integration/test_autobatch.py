@@ -1,0 +1,229 @@
+"""`batch=-1`, `batch=0.7`, `imgsz=max`, and steps of the first epoch that do not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import yolo_ckpt
+from tests.conftest import host_model
+from tests.integration.running import train, unequal
+from yolo_ckpt.integration import autobatch, run
+from yolo_ckpt.integration.auto import auto_plan
+from yolo_ckpt.integration.conditions import Conditions
+from yolo_ckpt.integration.fit import Fits
+from yolo_ckpt.planning.times import StageTime
+from yolo_ckpt.remat import registry
+
+pytest.importorskip("ultralytics")
+
+CPU = torch.device("cpu")
+MIB = 1 << 20
+
+
+class Times:
+    """Every stage: a fixed part, and one for each image."""
+
+    measured = False
+
+    def __init__(self, fixed_ms: float, image_ms: float) -> None:
+        self.fixed_ms, self.image_ms = fixed_ms, image_ms
+
+    def at(self, images: int) -> list[StageTime]:
+        ms = (self.fixed_ms + images * self.image_ms) / 2
+        return [StageTime(cheap_ms=ms, dear_ms=ms)] * 24
+
+
+@pytest.fixture(autouse=True)
+def as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "small_bytes", 1 << 16)
+
+
+def conditions(budget_mib: int, **given: Any) -> Conditions:
+    return Conditions(**{"imgsz": 320, "batch": 1, "budget_bytes": budget_mib * MIB, **given})
+
+
+def test_images_that_cost_the_same_each_are_best_left_as_they_are() -> None:
+    """More images in a step gain nothing then, so there is nothing to recompute for."""
+    model = host_model("yolo26n.yaml", "meta")
+    wanted = conditions(400)
+    batch = autobatch.choose_batch(model, wanted, ckpt="auto", most=64, device=CPU, times=Times(0.0, 1.0))
+    assert auto_plan(model, replace(wanted, batch=batch)).plan.planned == ()
+    assert batch == autobatch.choose_batch(model, wanted, ckpt="off", most=64, device=CPU)
+
+
+def test_a_step_that_costs_the_same_whatever_its_size_takes_all_that_fits() -> None:
+    model = host_model("yolo26n.yaml", "meta")
+    wanted = conditions(400)
+    batch = autobatch.choose_batch(model, wanted, ckpt="auto", most=64, device=CPU, times=Times(1000.0, 0.001))
+    stock = autobatch.choose_batch(model, wanted, ckpt="off", most=64, device=CPU)
+    full = autobatch.choose_batch(model, wanted, ckpt="full", most=64, device=CPU)
+    assert stock < 0.7 * batch
+    assert 0.9 * full <= batch <= full
+    plan = auto_plan(model, replace(wanted, batch=batch)).plan
+    assert plan.peak_bytes is not None
+    assert plan.peak_bytes <= wanted.budget_bytes
+
+
+def test_no_more_images_than_there_are() -> None:
+    model = host_model("yolo26n.yaml", "meta")
+    for ckpt in ("auto", "selective"):
+        assert autobatch.choose_batch(model, conditions(4000), ckpt=ckpt, most=5, device=CPU) == 5
+
+
+@pytest.mark.parametrize("ckpt", ["selective", "full"])
+def test_a_fixed_mode_takes_the_largest_batch_that_fits(ckpt: str) -> None:
+    model = host_model("yolo26n.yaml", "meta")
+    wanted = conditions(200)
+    batch = autobatch.choose_batch(model, wanted, ckpt=ckpt, most=64, device=CPU)
+    fits = Fits(model, wanted)
+    assert fits.peak_bytes(ckpt, 320, batch) <= wanted.budget_bytes < fits.peak_bytes(ckpt, 320, batch + 1)
+
+
+def test_nothing_fits() -> None:
+    model = host_model("yolo26n.yaml", "meta")
+    with pytest.raises(yolo_ckpt.BudgetInfeasibleError) as refused:
+        autobatch.choose_batch(model, conditions(30), ckpt="full", most=64, device=CPU)
+    assert refused.value.largest_imgsz < 320
+    assert refused.value.largest_batch == 0
+
+
+def test_what_would_fit_is_named() -> None:
+    model = host_model("yolo26n.yaml", "meta")
+    wanted = conditions(100, imgsz=640, batch=4)
+    with pytest.raises(yolo_ckpt.BudgetInfeasibleError) as refused:
+        auto_plan(model, wanted)
+    error = refused.value
+    assert error.least_bytes > wanted.budget_bytes
+    assert f"imgsz={error.largest_imgsz} at batch=4 and batch={error.largest_batch} at imgsz=640" in str(error)
+    for change in ({"imgsz": error.largest_imgsz}, {"batch": error.largest_batch}):
+        plan = auto_plan(model, replace(wanted, **change)).plan
+        assert plan.peak_bytes is not None
+        assert plan.peak_bytes <= wanted.budget_bytes
+    for change in ({"imgsz": error.largest_imgsz + 32}, {"batch": error.largest_batch + 1}):
+        with pytest.raises(yolo_ckpt.BudgetInfeasibleError):
+            auto_plan(model, replace(wanted, **change))
+
+
+@pytest.mark.parametrize("ckpt", ["auto", "selective"])
+def test_the_largest_image(ckpt: str) -> None:
+    model = host_model("yolo26n.yaml", "meta")
+    wanted = conditions(100, batch=2)
+    imgsz = autobatch.choose_imgsz(model, wanted, ckpt=ckpt, stride=32, device=CPU)
+    fits = Fits(model, wanted)
+    mode = "full" if ckpt == "auto" else ckpt
+    assert fits.peak_bytes(mode, imgsz, 2) <= wanted.budget_bytes < fits.peak_bytes(mode, imgsz + 32, 2)
+
+
+@pytest.mark.parametrize("batch", [-1, 0.5])
+def test_training_chooses_its_batch(batch: float, arguments: dict[str, Any]) -> None:
+    """What was chosen is what stock trains with when it is given that batch."""
+    given = {**arguments, "imgsz": 160, "epochs": 1, "optimizer": "SGD"}
+    planned = train({**given, "batch": batch}, "auto", ckpt_budget="120MiB" if batch < 0 else "240MiB")
+    chosen = planned["trainer"].batch_size
+    assert chosen > 1
+    assert planned["trainer"].args.batch == chosen
+    assert type(planned["trainer"])._yolo_ckpt_run.plan.batch == chosen
+    assert unequal(train({**given, "batch": chosen}, "stock"), planned) == []
+
+
+def test_the_host_chooses_where_there_is_no_budget(arguments: dict[str, Any]) -> None:
+    given = {**arguments, "imgsz": 64, "epochs": 1, "batch": -1}
+    assert train(given, "full")["trainer"].batch_size == train(given, "stock")["trainer"].batch_size
+
+
+def test_the_host_chooses_where_the_step_cannot_be_simulated(
+    arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError("no content")
+
+    for name in ("auto_plan", "choose_batch"):
+        monkeypatch.setattr(run, name, broken)
+    monkeypatch.setattr(run, "budget_bytes", lambda *_: 110 << 20)
+    given = {**arguments, "imgsz": 64, "epochs": 1, "batch": -1}
+    assert train(given, "auto")["trainer"].batch_size == train(given, "stock")["trainer"].batch_size
+
+
+def test_training_with_the_largest_image(arguments: dict[str, Any]) -> None:
+    given = {**arguments, "epochs": 1, "batch": 2, "optimizer": "SGD"}
+    planned = train({**given, "imgsz": "max"}, "auto", ckpt_budget="100MiB")
+    trainer = planned["trainer"]
+    imgsz = trainer.args.imgsz
+    assert imgsz % 32 == 0
+    assert yaml.safe_load((Path(trainer.save_dir) / "args.yaml").read_text(encoding="utf-8"))["imgsz"] == imgsz
+    plan = type(trainer)._yolo_ckpt_run.plan
+    assert plan.imgsz == imgsz
+    assert 0.8 * (100 << 20) < plan.peak_bytes <= 100 << 20
+    assert unequal(train({**given, "imgsz": imgsz}, "stock"), planned) == []
+
+
+def test_the_largest_image_needs_a_budget(arguments: dict[str, Any]) -> None:
+    given = {**arguments, "imgsz": "max", "exist_ok": False}
+    with pytest.raises(yolo_ckpt.RequestError, match="imgsz=max needs a GPU or ckpt_budget="):
+        train(given, "full")
+    assert not (Path(arguments["project"]) / "run").exists()
+
+
+def fail(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
+    """Let the first `times` training steps fail as they do when memory is not enough; their batches."""
+    from ultralytics.engine.trainer import BaseTrainer
+
+    batches: list[int] = []
+    original = BaseTrainer.preprocess_batch
+
+    def preprocess(self: Any, batch: Any) -> Any:
+        if len(batches) < times:
+            batches.append(self.batch_size)
+            raise torch.OutOfMemoryError("CUDA out of memory. (made)")
+        return original(self, batch)
+
+    from ultralytics.models.yolo.detect import DetectionTrainer
+
+    original = DetectionTrainer.preprocess_batch
+    monkeypatch.setattr(DetectionTrainer, "preprocess_batch", preprocess)
+    return batches
+
+
+@pytest.mark.parametrize("ckpt", ["selective", "auto"])
+def test_a_tighter_plan_comes_before_half_the_batch(
+    ckpt: str, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**arguments, "imgsz": 160, "epochs": 1, "batch": 4}
+    settings = {"ckpt_budget": "120MiB"} if ckpt == "auto" else {}
+    with monkeypatch.context() as failing:
+        batches = fail(failing, 1)
+        planned = train(given, ckpt, **settings)
+    trainer = planned["trainer"]
+    assert batches == [4]
+    assert trainer.batch_size == trainer.args.batch == 4
+    plan = type(trainer)._yolo_ckpt_run.plan
+    if ckpt == "auto":
+        assert plan.peak_bytes < 0.75 * 120 * MIB
+    else:
+        assert {s.action for s in plan.stages} == {"full"}
+    written = yolo_ckpt.Plan.load(Path(trainer.save_dir) / "ckpt_plan.json")
+    assert written == plan
+
+
+def test_then_the_batch_is_halved_as_often_as_stock_does(
+    arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**arguments, "imgsz": 64, "epochs": 1, "batch": 8}
+    with monkeypatch.context() as failing:
+        assert fail(failing, 3) is not None
+        stock = train(given, "stock")["trainer"].batch_size
+    with monkeypatch.context() as failing:
+        batches = fail(failing, 4)
+        planned = train(given, "selective")
+    assert batches == [8, 8, 4, 2]
+    assert planned["trainer"].batch_size == stock == 1
+    with monkeypatch.context() as failing:
+        fail(failing, 5)
+        with pytest.raises(torch.OutOfMemoryError):
+            train(given, "selective")
