@@ -11,8 +11,10 @@ from typing import Any
 
 from yolo_ckpt import helptext
 from yolo_ckpt.errors import RequestError, SettingsError, YoloCkptError
+from yolo_ckpt.reporting.progress import progress
 from yolo_ckpt.settings import Settings, flags, split_flags
 
+_CLOUD_ONLY = {"imgsz": "640", "batch": "1", "data": "", "epochs": ""}
 _HELP = {"help", "-h", "--help"}
 
 
@@ -97,10 +99,11 @@ def _plan(arguments: Sequence[str]) -> int:
     request = _Request.parse(arguments, imgsz="640", batch="1", gpu="", amp="", objects="30", plot="")
     from yolo_ckpt.integration import look
 
-    found = look.look(
-        request.model("meta"), request.settings, request.target(), imgsz=request.imgsz, batch=request.batch,
-        objects=_positive("objects", request.options["objects"]),
-    )  # fmt: skip
+    with progress("simulating training steps"):
+        found = look.look(
+            request.model("meta"), request.settings, request.target(), imgsz=request.imgsz, batch=request.batch,
+            objects=_positive("objects", request.options["objects"]),
+        )  # fmt: skip
     if request.options["plot"]:
         _plot(Path(request.options["plot"]), found)
     if request.json:
@@ -124,16 +127,42 @@ def _plot(path: Path, look: Any) -> None:
 
 
 def _fit(arguments: Sequence[str]) -> int:
-    request = _Request.parse(arguments, gpu="", amp="", objects="30")
+    request = _Request.parse(arguments, gpu="", amp="", objects="30", **_CLOUD_ONLY)
     from yolo_ckpt.integration import look
 
-    found = look.fit(request.model("meta"), request.target(), objects=_positive("objects", request.options["objects"]))
+    objects = _positive("objects", request.options["objects"])
+    if request.options["gpu"] == "cloud":
+        return _fit_cloud(request, objects)
+    unused = next((name for name, default in _CLOUD_ONLY.items() if request.options[name] != default), None)
+    if unused is not None:
+        raise SettingsError(f"{unused}={request.options[unused]} works with gpu=cloud; leave it out, or ask plan")
+    with progress("simulating") as tell:
+        found = look.fit(request.model("meta"), request.target(), objects=objects, tell=tell)
     if request.json:
         print(json.dumps([_record(fit) for fit in found]))
     else:
         from yolo_ckpt.reporting.tables import print_fit
 
         print_fit(found)
+    return 0
+
+
+def _fit_cloud(request: _Request, objects: int) -> int:
+    from yolo_ckpt.integration import look
+    from yolo_ckpt.reporting.tables import print_cloud
+
+    options = request.options
+    options["data"] = options["data"] or "DATA.yaml"
+    arguments = {name: options[name] for name in ("model", "data", "epochs") if options[name]}
+    with progress("simulating") as tell:
+        found = look.cloud(
+            request.model("meta"), amp=options["amp"], imgsz=request.imgsz, batch=request.batch, objects=objects,
+            arguments=arguments, tell=tell,
+        )  # fmt: skip
+    if request.json:
+        print(json.dumps(_record(found)))
+    else:
+        print_cloud(found)
     return 0
 
 
@@ -162,11 +191,12 @@ def _bench(arguments: Sequence[str]) -> int:
     from yolo_ckpt.reporting.tables import print_bench
 
     options = request.options
-    results = bench.run_request(
-        request.model("cpu"), request.settings, ways=options["ways"], imgsz=request.imgsz, batch=request.batch,
-        objects=_positive("objects", options["objects"]), rounds=_positive("rounds", options["rounds"]),
-        device=options["device"], amp=options["amp"],
-    )  # fmt: skip
+    with progress("running") as tell:
+        results = bench.run_request(
+            request.model("cpu"), request.settings, ways=options["ways"], imgsz=request.imgsz, batch=request.batch,
+            objects=_positive("objects", options["objects"]), rounds=_positive("rounds", options["rounds"]),
+            device=options["device"], amp=options["amp"], tell=tell,
+        )  # fmt: skip
     if request.json:
         print(json.dumps([_record(result) for result in results]))
     else:

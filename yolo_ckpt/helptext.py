@@ -48,13 +48,18 @@ least time within it; gpu= implies amp=fp16. objects= are those in an image.
   yolo-ckpt plan model=yolo26x.yaml imgsz=2048 batch=2 gpu=rtx3060
 """,
     "fit": """\
-yolo-ckpt fit model= gpu=rtx4090|22GiB [amp=fp32|fp16|bf16] [objects=30]
-              [ckpt_budget=80%] [format=table|json]
+yolo-ckpt fit model= gpu=rtx4090|22GiB|cloud [amp=fp32|fp16|bf16]
+              [objects=30] [ckpt_budget=80%] [format=table|json]
 
 The largest batch at each size for stock, selective and full, and the largest
 image at batch 1. All is simulated: no GPU and no memory needed.
 
+With gpu=cloud: what fits stock on every GPU type of managed cloud training,
+and the `ul cloud train` line for the cheapest one that fits imgsz= and batch=
+(data= and epochs= go into that line).
+
   yolo-ckpt fit model=yolo26x.yaml gpu=l4
+  yolo-ckpt fit model=yolo26m.pt gpu=cloud imgsz=1536 batch=8 data=my.yaml
 """,
     "verify": """\
 yolo-ckpt verify model= [imgsz=320] [batch=2] [device=cpu] [ckpt=...]
@@ -69,10 +74,11 @@ gradient, buffer and random state bit for bit. Exit status 1 on a difference.
 yolo-ckpt bench model= [imgsz=640] [batch=2] [device=cpu] [amp=fp32|fp16|bf16]
                 [objects=30] [rounds=5] [ways=...] [format=table|json]
 
-One training step with its loss: stock, selective, full, and what PyTorch
+One training step with its loss: stock, selective, full, auto, and what PyTorch
 offers, side by side: peak memory, time, and whether the bits are the same.
-ways=selective,full,torch.utils.checkpoint,save_on_cpu,torch.compile picks
-some of them; torch.compile takes minutes to compile.
+ways=selective,full,auto,torch.utils.checkpoint,save_on_cpu,torch.compile picks
+some of them; torch.compile takes minutes to compile. auto plans for
+ckpt_budget=, or for half of stock's peak.
 
   yolo-ckpt bench model=yolo26m.yaml imgsz=1280 device=0 amp=fp16
 """,

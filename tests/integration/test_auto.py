@@ -134,6 +134,47 @@ def test_a_picture_of_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "plan.xyz cannot be written" in capsys.readouterr().err
 
 
+def test_plan_says_what_is_computed_again(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["plan", "model=yolo26n.yaml", "imgsz=640", "batch=2", "format=json"]
+    again = {}
+    for ckpt in ("off", "full"):
+        assert cli.main([*given, f"ckpt={ckpt}"]) == 0
+        record = json.loads(capsys.readouterr().out)
+        again[ckpt] = record["recomputed_flops"]
+        assert record["plan"]["added_share"] == pytest.approx(0.3, abs=0.1) if ckpt == "full" else True
+    assert sum(again["off"]) == 0
+    forward = sum(w["flops"] for w in record["stock"]["windows"] if w["phase"] == "forward")
+    assert 0.5 * forward < sum(again["full"]) <= forward
+    assert cli.main([*given[:-1], "ckpt=full"]) == 0
+    assert f"{sum(again['full']) / 1e9:.1f} GFLOP" in capsys.readouterr().out
+
+
+def test_managed_cloud_training(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stock alone, on the GPU types that the installed SDK names, cheapest first."""
+    from yolo_ckpt.integration import cloud
+
+    assert {"rtx-4090", "l4", "h100-sxm"} <= set(cloud.gpu_types())
+    monkeypatch.setattr(cloud, "gpu_types", lambda: ["rtx-2000-ada", "l4", "b200", "voodoo2"])
+    given = ["fit", "model=yolo26n.yaml", "gpu=cloud", "imgsz=1280", "batch=24", "data=my.yaml", "epochs=3"]
+    assert cli.main([*given, "format=json"]) == 0
+    small, middle, large, unknown = json.loads(capsys.readouterr().out)["gpus"]
+    assert small["largest_batch"] < 24 <= middle["largest_batch"] < large["largest_batch"]
+    assert small["largest_imgsz"] < 1280 <= middle["largest_imgsz"] < large["largest_imgsz"]
+    assert (small["fits"], middle["fits"], large["fits"], unknown["fits"]) == (False, True, True, False)
+    assert cli.main(given) == 0
+    line = capsys.readouterr().out.strip().splitlines()[-1]
+    assert line == "ul cloud train model=yolo26n.yaml data=my.yaml epochs=3 imgsz=1280 batch=24 gpu_type=l4"
+    assert cli.main(["fit", "model=yolo26n.yaml", "gpu=cloud", "imgsz=8192", "batch=64"]) == 0
+    assert "no type fits imgsz=8192 batch=64" in capsys.readouterr().out
+
+
+def test_every_type_of_the_sdk_is_known() -> None:
+    from yolo_ckpt.integration import cloud
+    from yolo_ckpt.planning.cards import TOTAL_MIB
+
+    assert set(cloud.gpu_types()) <= set(TOTAL_MIB)
+
+
 def test_fit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from yolo_ckpt.integration import fit, look
 
@@ -161,6 +202,7 @@ def test_fit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     [
         (("fit", "model=yolo26n.yaml"), "fit needs gpu="),
         (("fit", "model=yolo26n.yaml", "gpu=voodoo2"), "gpu=voodoo2"),
+        (("fit", "model=yolo26n.yaml", "gpu=t4", "imgsz=640", "batch=4"), "batch=4 works with gpu=cloud"),
         (("plan", "model=yolo26n.yaml", "ckpt_budget=50%"), "ckpt_budget=50% is a share"),
         (("plan", "model=yolo26n.yaml", "gpu=t4", "amp=int4"), "amp=int4"),
         (("plan", "model=yolo26n.yaml", "imgsz=640", "ckpt_budget=4MiB"), "at least"),

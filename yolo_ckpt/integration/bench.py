@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,19 +11,25 @@ from torch import nn
 
 from yolo_ckpt import attachment
 from yolo_ckpt.errors import SettingsError
+from yolo_ckpt.integration.auto import auto_plan
 from yolo_ckpt.integration.batches import made_batch
+from yolo_ckpt.integration.budget import budget_bytes
+from yolo_ckpt.integration.conditions import Conditions
 from yolo_ckpt.integration.forecast import AMP
 from yolo_ckpt.measuring import WayResult, run_bench
 from yolo_ckpt.measuring.bench import Way
 from yolo_ckpt.measuring.peers import checkpoint_stages, compiled, saved_on_cpu
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
+from yolo_ckpt.reporting.progress import Tell, untold
 from yolo_ckpt.settings import Settings
 from yolo_ckpt.stages import stages_of
 
 STOCK = "stock"
 PEERS = ("torch.utils.checkpoint", "save_on_cpu", "torch.compile")
 MODES = ("selective", "full")
+AUTO = "auto"
+AUTO_SHARE = 0.5  # of stock's peak: the budget of `auto` where none is given
 COMPILE_BUDGET = 0.5
 
 
@@ -37,6 +44,7 @@ def bench_model(
     peers: Sequence[str] = PEERS,
     amp: torch.dtype | None = None,
     rounds: int = 5,
+    tell: Tell = untold,
 ) -> list[WayResult]:
     """One training step of `model` (on the CPU) with its loss on `device`: stock, every plan of `plans`, and each of
     `peers`."""
@@ -44,7 +52,7 @@ def bench_model(
     ways += [Way(name=name, prepare=_planned(plan)) for name, plan in plans.items()]
     ways += [_PEERS[name](torch.device(device).type == "cuda") for name in peers]
     data = made_batch(model, imgsz=imgsz, batch=batch, objects=objects, device=device)
-    return run_bench(model, ways, data, amp=amp, rounds=rounds)
+    return run_bench(model, ways, data, amp=amp, rounds=rounds, tell=tell)
 
 
 def run_request(
@@ -58,26 +66,44 @@ def run_request(
     rounds: int,
     device: str,
     amp: str,
+    tell: Tell = untold,
 ) -> list[WayResult]:
-    """What `yolo-ckpt bench` asks for; `ways` are names with commas between them, or empty for all. A `ckpt` among
-    `flags` is one more way, under that name.
+    """What `yolo-ckpt bench` asks for; `ways` are names with commas between them, or empty for all. A plan file as
+    `ckpt` among `flags` is one more way, under its path. `auto` plans for `ckpt_budget`, or for half of stock's peak.
 
     Raises:
         SettingsError: A way, a precision or a device is not known, or a flag is wrong.
     """
-    modes = list(dict.fromkeys([*MODES, *filter(None, [flags.get("ckpt")])]))
+    modes = list(dict.fromkeys([*MODES, AUTO, *filter(None, [flags.get("ckpt")])]))
     names = [w.strip() for w in ways.split(",") if w.strip()] or [*modes, *PEERS]
     wrong = next((name for name in names if name not in (*modes, *PEERS)), None)
     if wrong is not None:
         raise SettingsError(f"ways={wrong} is not known; use some of {', '.join((*modes, *PEERS))}")
     if amp not in AMP:
         raise SettingsError(f"amp={amp} is not known; use one of {', '.join(AMP)}")
-    rest = {name: value for name, value in flags.items() if name != "ckpt"}
-    plans = {n: make_plan(model, Settings.from_mapping({**rest, "ckpt": n}), imgsz=imgsz, batch=batch) for n in modes}
-    return bench_model(
-        model, {n: p for n, p in plans.items() if n in names}, imgsz=imgsz, batch=batch, objects=objects,
-        device=_device(device), peers=[name for name in names if name in PEERS], amp=AMP[amp], rounds=rounds,
+    usable = _device(device)
+    settings = Settings.from_mapping({**flags, "ckpt": AUTO})
+    conditions = Conditions(
+        imgsz=imgsz, batch=batch, budget_bytes=0, stages=settings.ckpt_stages, objects=objects, amp=AMP[amp],
+        device=torch.device(usable).type,
     )  # fmt: skip
+    plans = {}
+    for name in (n for n in modes if n in names):
+        if name == AUTO:
+            plans[name] = _auto(model, settings, conditions, torch.device(usable))
+        else:
+            plans[name] = make_plan(model, replace(settings, ckpt=name), imgsz=imgsz, batch=batch)
+    return bench_model(
+        model, plans, imgsz=imgsz, batch=batch, objects=objects, device=usable,
+        peers=[name for name in names if name in PEERS], amp=AMP[amp], rounds=rounds, tell=tell,
+    )  # fmt: skip
+
+
+def _auto(model: nn.Module, settings: Settings, conditions: Conditions, device: torch.device) -> Plan:
+    budget = budget_bytes(settings, device) if settings.ckpt_budget is not None else None
+    if budget is None:
+        budget = int(AUTO_SHARE * conditions.simulated(model).step(None).peak_bytes)
+    return auto_plan(model, replace(conditions, budget_bytes=budget)).plan
 
 
 def _device(name: str) -> str:

@@ -8,6 +8,7 @@ from torch import nn
 
 from yolo_ckpt.integration.conditions import Conditions
 from yolo_ckpt.planner import make_plan
+from yolo_ckpt.reporting.progress import Tell, untold
 from yolo_ckpt.settings import Settings
 
 SIZES = (640, 1024, 1280, 1536, 2048, 3072, 4096)
@@ -38,47 +39,78 @@ class Fits:
     each simulated step says where to look next, and every answer is simulated itself.
     """
 
-    def __init__(self, model: nn.Module, conditions: Conditions) -> None:
-        self.model, self.conditions = model, conditions
-        self.budget = conditions.budget_bytes
-        self._peaks: dict[tuple[str, int, int], int] = {}
+    def __init__(self, model: nn.Module, conditions: Conditions, tell: Tell = untold) -> None:
+        self.model, self.conditions, self._tell = model, conditions, tell
+        self._peaks: dict[tuple[str, int, int], int] = {}  # without the extra bytes
+
+    def within(self, budget_bytes: int) -> Fits:
+        """The same for another budget; what was simulated is shared."""
+        other = Fits(self.model, replace(self.conditions, budget_bytes=budget_bytes), self._tell)
+        other._peaks = self._peaks
+        return other
+
+    @property
+    def budget(self) -> int:
+        """What a step may have alive."""
+        return self.conditions.budget_bytes
 
     def peak_bytes(self, ckpt: str, imgsz: int, batch: int) -> int:
         """Forecast peak of a step."""
         key = (ckpt, imgsz, batch)
         if key not in self._peaks:
+            self._tell(f"ckpt={ckpt} imgsz={imgsz} batch={batch}")
             settings = Settings(ckpt=ckpt, ckpt_stages=self.conditions.stages)
             plan = make_plan(self.model, settings, imgsz=imgsz, batch=batch)
             simulated = replace(self.conditions, imgsz=imgsz, batch=batch).simulated(self.model)
-            self._peaks[key] = simulated.step(plan).peak_bytes + self.conditions.extra_bytes
-        return self._peaks[key]
+            self._peaks[key] = simulated.step(plan).peak_bytes
+        return self._peaks[key] + self.conditions.extra_bytes
 
     def largest_batch(self, ckpt: str, imgsz: int, guess: int, below: int = 1 << 20) -> int:
-        """The most images of this size in a step within the budget, fewer than `below`, searched from `guess`."""
-        fits, fails = 0, below
-        fixed = self.conditions.extra_bytes + sum(2 * p.nbytes for p in self.model.parameters())
-        batch = min(max(guess, 1), below - 1)
+        """The most images of this size in a step within the budget, fewer than `below`, searched from `guess` where
+        nothing is known yet."""
+        known = {b: self.peak_bytes(ckpt, imgsz, b) for c, s, b in list(self._peaks) if (c, s) == (ckpt, imgsz)}
+        fits = max((b for b, peak in known.items() if peak <= self.budget and b < below), default=0)
+        fails = min((b for b, peak in known.items() if peak > self.budget), default=below)
+        fails = min(fails, below)
+        batch = min(max(guess if not known else 0, fits + 1), fails - 1)
+        if known:
+            batch = min(max(self._batch_by(known, fits or fails), fits + 1), fails - 1)
         while fails - fits > 1:
-            peak = self.peak_bytes(ckpt, imgsz, batch)
-            images = int((self.budget - peak) // max((peak - fixed) // batch, 1))
-            if peak <= self.budget:
-                fits, wanted = batch, batch + images
-            else:
-                fails, wanted = batch, batch + images
+            known[batch] = peak = self.peak_bytes(ckpt, imgsz, batch)
+            fits, fails = (batch, fails) if peak <= self.budget else (fits, batch)
+            wanted = self._batch_by(known, batch)
             if wanted == fits:
                 break
             batch = min(max(wanted, fits + 1), fails - 1)
         return fits
 
+    def _batch_by(self, known: dict[int, int], batch: int) -> int:
+        """The batch that the known peaks promise: by the line through the two nearest, or by all but the model for
+        each image."""
+        others = [b for b in known if b != batch]
+        if others:
+            near = min(others, key=lambda b: abs(b - batch))
+            each = (known[batch] - known[near]) / (batch - near)
+        else:
+            fixed = self.conditions.extra_bytes + sum(2 * p.nbytes for p in self.model.parameters())
+            each = (known[batch] - fixed) / batch
+        return batch + int((self.budget - known[batch]) // max(each, 1))
+
     def largest_imgsz(self, ckpt: str, low: int, high: int, batch: int = 1) -> int:
         """The largest side with `batch` images within the budget, between `low`, which fits, and `high`, which does not
         (0: not known)."""
+        for c, size, b in list(self._peaks):
+            if (c, b) == (ckpt, batch) and self.peak_bytes(c, size, b) <= self.budget:
+                low = max(low, size)
+            elif (c, b) == (ckpt, batch):
+                high = min(high or size, size)
         size = high or max(low * 2, FIRST)
         while not high and size <= LARGEST:
             if self.peak_bytes(ckpt, size, batch) > self.budget:
                 high = size
             else:
                 low, size = size, size * 2
+        low = low // STEP * STEP
         while high - low > STEP and high > SMALLEST:
             middle = self._between(ckpt, low, high, batch)
             if self.peak_bytes(ckpt, middle, batch) <= self.budget:
@@ -89,9 +121,9 @@ class Fits:
 
     def _between(self, ckpt: str, low: int, high: int, batch: int) -> int:
         """A side strictly between two, where bytes that grow with the pixels would reach the budget."""
-        known = {s: p for (c, s, b), p in self._peaks.items() if c == ckpt and b == batch and s in (low, high)}
+        known = {s: self.peak_bytes(c, s, b) for c, s, b in list(self._peaks) if (c, b) == (ckpt, batch)}
         guess = (low + high) / 2
-        if len(known) == 2 and known[high] > known[low]:
+        if low in known and high in known and known[high] > known[low]:
             share = (self.budget - known[low]) / (known[high] - known[low])
             guess = (low**2 + share * (high**2 - low**2)) ** 0.5
         return min(max(int(guess) // STEP * STEP, low + STEP, SMALLEST), high - STEP)

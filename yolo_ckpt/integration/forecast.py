@@ -56,21 +56,6 @@ class Forecast:
         starts = [w.start_bytes for w in self.windows if w.phase != "backward"]
         return tuple(after - before for before, after in pairwise(starts))
 
-    @property
-    def flops(self) -> int:
-        """Operations of all convolutions, matrix products and attention."""
-        return sum(w.flops for w in self.windows)
-
-    def recomputed_flops(self, stock: Forecast) -> tuple[int, ...]:
-        """Operations that each stage's backward pass has beyond those of the same step without a plan."""
-        ours, theirs = ({w.stage: w.flops for w in f.windows if w.phase == "backward"} for f in (self, stock))
-        return tuple(max(ours.get(i, 0) - theirs.get(i, 0), 0) for i in range(len(self.kept_bytes)))
-
-    @property
-    def peak_at(self) -> Window:
-        """The part of the step that has the peak."""
-        return max(self.windows, key=lambda w: w.peak_bytes)
-
 
 class Simulated:
     """Training steps of one model with its loss, at one size, on the meta device.

@@ -11,12 +11,16 @@ from torch import nn
 from yolo_ckpt.errors import SettingsError
 from yolo_ckpt.integration.auto import auto_plan
 from yolo_ckpt.integration.budget import extra_bytes
+from yolo_ckpt.integration.cloud import CloudFit, fit_cloud
 from yolo_ckpt.integration.conditions import CUDA_BYTES, Conditions
 from yolo_ckpt.integration.fit import MODES, SIZES, Fit, Fits
 from yolo_ckpt.integration.forecast import AMP, Forecast
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
+from yolo_ckpt.planning.build import added_share, recomputed_flops
 from yolo_ckpt.planning.cards import usable_bytes
+from yolo_ckpt.planning.times import TYPICAL
+from yolo_ckpt.reporting.progress import Tell, untold
 from yolo_ckpt.settings import Settings, check_budget
 
 
@@ -30,6 +34,7 @@ class Look:
         planned: The step with it.
         extra_bytes: Optimizer, averaged model, and on CUDA what the allocator gives out beyond tensors.
         budget_bytes: What was asked for; None where nothing was.
+        recomputed_flops: Operations that each stage's backward pass has beyond stock's.
     """
 
     plan: Plan
@@ -37,6 +42,7 @@ class Look:
     planned: Forecast
     extra_bytes: int
     budget_bytes: int | None
+    recomputed_flops: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,16 +103,20 @@ def look(model: nn.Module, flags: Mapping[str, str], target: Target, *, imgsz: i
         found = auto_plan(model, conditions)
         return Look(
             plan=found.plan, stock=found.stock, planned=found.planned, extra_bytes=extra,
-            budget_bytes=target.budget_bytes,
+            budget_bytes=target.budget_bytes, recomputed_flops=recomputed_flops(found.planned, found.stock),
         )  # fmt: skip
     simulated = conditions.simulated(model)
     plan = make_plan(model, settings, imgsz=imgsz, batch=batch)
     stock, planned = simulated.step(None), simulated.step(plan)
-    plan = replace(plan, peak_bytes=planned.peak_bytes + extra)
-    return Look(plan=plan, stock=stock, planned=planned, extra_bytes=extra, budget_bytes=target.budget_bytes)
+    share = added_share(plan, planned, stock, [TYPICAL.estimate(work) for work in simulated.work()])
+    plan = replace(plan, peak_bytes=planned.peak_bytes + extra, added_share=share)
+    return Look(
+        plan=plan, stock=stock, planned=planned, extra_bytes=extra, budget_bytes=target.budget_bytes,
+        recomputed_flops=recomputed_flops(planned, stock),
+    )  # fmt: skip
 
 
-def fit(model: nn.Module, target: Target, *, objects: int) -> list[Fit]:
+def fit(model: nn.Module, target: Target, *, objects: int, tell: Tell = untold) -> list[Fit]:
     """What fits, for stock and each fixed mode.
 
     Raises:
@@ -114,8 +124,27 @@ def fit(model: nn.Module, target: Target, *, objects: int) -> list[Fit]:
     """
     if target.budget_bytes is None:
         raise SettingsError("fit needs gpu= (a name, or a size such as 22GiB) or ckpt_budget=")
-    fits = Fits(model, _conditions(model, target, SIZES[0], 1, objects, "all"))
+    fits = Fits(model, _conditions(model, target, SIZES[0], 1, objects, "all"), tell)
     return [fits.fit(ckpt) for ckpt in MODES]
+
+
+def cloud(
+    model: nn.Module,
+    *,
+    amp: str,
+    imgsz: int,
+    batch: int,
+    objects: int,
+    arguments: Mapping[str, str],
+    tell: Tell = untold,
+) -> CloudFit:
+    """What fits each GPU type of managed cloud training; `arguments` go on to the command that starts it.
+
+    Raises:
+        RequestError: The GPU types are not known, or `amp` is not.
+    """
+    target = Target.of(gpu="1GiB", budget=None, amp=amp)
+    return fit_cloud(model, _conditions(model, target, imgsz, batch, objects, "all"), arguments, tell)
 
 
 def _conditions(model: nn.Module, target: Target, imgsz: int, batch: int, objects: int, stages: str) -> Conditions:

@@ -20,7 +20,7 @@ from yolo_ckpt.integration.retries import Retries
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
 from yolo_ckpt.planning import is_tightest
-from yolo_ckpt.reporting import auto_line, plan_lines, write_whole
+from yolo_ckpt.reporting import auto_line, loss_line, plan_lines, write_whole
 from yolo_ckpt.settings import Settings
 from yolo_ckpt.units import format_bytes
 
@@ -152,6 +152,9 @@ class Run:
         attachment.apply(trainer.model, self.plan)
         stock = found.stock.peak_bytes + found.extra_bytes
         self._log([*plan_lines(self.plan), auto_line(self.plan, budget, stock)])
+        warning = loss_line(found.planned, conditions.objects)
+        if warning is not None and self.plan.planned:
+            compat.log(warning, warning=True)
         return True
 
     def retry(self, trainer: Any) -> None:

@@ -134,7 +134,13 @@ class _Trial:
 
 
 def run_bench(
-    model: nn.Module, ways: Sequence[Way], batch: Batch, *, amp: torch.dtype | None = None, rounds: int = 5
+    model: nn.Module,
+    ways: Sequence[Way],
+    batch: Batch,
+    *,
+    amp: torch.dtype | None = None,
+    rounds: int = 5,
+    tell: Callable[[str], object] = str,
 ) -> list[WayResult]:
     """Run one training step of `model` in every way; the first is what the others are compared with.
 
@@ -144,11 +150,13 @@ def run_bench(
         batch: On the device to measure on.
         amp: Autocast to this type; None for none.
         rounds: Timed steps of each way; 0 for no times.
+        tell: Called with the name of each way that begins.
     """
     results: list[WayResult] = []
     trials: list[_Trial] = []
     expected: State | None = None
     for way in ways:
+        tell(way.name)
         trial, state, result = _tried(way, model, batch, amp)
         if state is not None and trial is not None:
             expected = state if expected is None else expected
@@ -157,6 +165,7 @@ def run_bench(
             trials.append(trial)
         results.append(result)
         _clear(batch["img"].device)
+    tell("times")
     times = _times(trials, rounds) if rounds else {}
     return [_with_times(result, times, results[0].way) for result in results]
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planning.problem import Option, Problem
-from yolo_ckpt.planning.times import StageTime
+from yolo_ckpt.planning.times import StageTime, step_ms
 
 
 class Window(Protocol):
@@ -116,3 +116,28 @@ def _option(action: str, stages: Sequence[int], runs: Mapping[str, _Run], times:
         added_ms=added,
         recomputed_flops=recomputed,
     )
+
+
+class Step(Protocol):
+    """A simulated step."""
+
+    @property
+    def windows(self) -> Sequence[Window]: ...
+
+
+def recomputed_flops(planned: Step, stock: Step) -> tuple[int, ...]:
+    """Operations of convolutions, matrix products and attention that each stage's backward pass has beyond those of the
+    same step without a plan."""
+    ours, theirs = ({w.stage: w.flops for w in s.windows if w.phase == "backward"} for s in (planned, stock))
+    stages = sum(w.phase == "forward" for w in stock.windows)
+    return tuple(max(ours.get(i, 0) - theirs.get(i, 0), 0) for i in range(stages))
+
+
+def added_share(plan: Plan, planned: Step, stock: Step, times: Sequence[StageTime]) -> float:
+    """Time that `plan` adds to a step, as a share of the step's: the cheap operators of every stage that is recomputed,
+    and as much of its convolutions as is computed again."""
+    computed = {w.stage: w.flops for w in stock.windows if w.phase == "forward"}
+    again = recomputed_flops(planned, stock)
+    added = sum(times[s.index].cheap_ms for s in plan.planned)
+    dear = sum(min(again[i], computed[i]) / computed[i] * times[i].dear_ms for i in computed if computed[i])
+    return (added + dear) / step_ms(times)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from yolo_ckpt.plan import Plan
+from yolo_ckpt.reporting.steps import Step
 from yolo_ckpt.units import format_bytes
 
 _DONE = {
@@ -47,6 +48,20 @@ def forecast_line(forecast_bytes: int, measured_bytes: int) -> tuple[str, bool]:
     off = measured_bytes / forecast_bytes - 1
     sizes = f"{format_bytes(measured_bytes)}, forecast {format_bytes(forecast_bytes)}"
     return f"peak of the first epoch {sizes} ({off:+.1%})", abs(off) > 0.05
+
+
+def loss_line(step: Step, objects: int) -> str | None:
+    """A warning where the loss, and not the activations, has the peak of a planned step: no plan can lower it."""
+    windows = step.windows
+    last = max(w.stage for w in windows)
+    loss = max((w.peak_bytes for w in windows if w.stage == last), default=0)
+    others = max(w.peak_bytes for w in windows if w.stage != last)
+    if loss <= others:
+        return None
+    return (
+        f"the loss has the peak: {format_bytes(loss)} with {objects} objects in an image, the network "
+        f"{format_bytes(others)}; fewer images in a step help, a tighter plan does not"
+    )
 
 
 def ranges(indices: Iterable[int]) -> str:
