@@ -25,6 +25,7 @@ from yolo_ckpt.remat import (
     Segment,
     is_conv_block,
     is_known_loop,
+    joined_forward,
     run,
     run_loss,
     sequential_forward,
@@ -74,6 +75,16 @@ class _Chain:
     forward = sequential_forward
 
 
+class _Joined:
+    """A block that ends in a convolution of a concatenation."""
+
+    def forward(self, x: Any) -> Any:
+        """What the original's forward does."""
+        forward = joined_forward(_original(self))
+        assert forward is not None
+        return forward(self, x)
+
+
 class _Loop:
     """A model whose loop over its stages is one that the engine knows."""
 
@@ -121,6 +132,8 @@ def _roles(original: type) -> tuple[type, ...]:
         return (PlainConv,)
     if original is nn.Sequential:
         return (_Chain,)
+    if joined_forward(original) is not None:
+        return (_Joined,)
     return (ConvBlock,) if is_conv_block(original) else ()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from yolo_ckpt.errors import RequestError
@@ -49,6 +51,7 @@ def facts_of(model: nn.Module) -> list[StageFacts]:
     stages = stages_of(model)
     backbone = _backbone_length(unwrap(model), stages)
     last = len(stages) - 1
+    skipping = _skipping(stages)
     return [
         StageFacts(
             index=i,
@@ -56,10 +59,21 @@ def facts_of(model: nn.Module) -> list[StageFacts]:
             part="head" if i == last else "backbone" if i < backbone else "neck",
             convolves=any(isinstance(m, _CONVOLUTIONS) for m in stage.modules()),
             is_conv_block=is_conv_block(stage.__class__),
+            skips=i in skipping,
             obstacle=_obstacle(stage),
         )
         for i, stage in enumerate(stages)
     ]
+
+
+def _skipping(stages: list[nn.Module]) -> set[int]:
+    """Positions of the stages whose output another stage than the next reads."""
+    found = set()
+    for position, stage in enumerate(stages):
+        reads: Any = stage.f
+        named = [reads] if isinstance(reads, int) else reads
+        found |= {position + f if f < 0 else f for f in named} - {position - 1}
+    return found
 
 
 def _backbone_length(model: nn.Module, stages: list[nn.Module]) -> int:

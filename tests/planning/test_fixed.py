@@ -58,6 +58,25 @@ def test_first_two_and_blocks_with_what_follows_share_a_segment() -> None:
     assert segments(range(8)) == [[0, 1], [2], [3, 4], [5], [6], [7]]
 
 
+def long_facts(*skips: int) -> list[StageFacts]:
+    """The backbone of a model of common length."""
+    kinds = ["Conv", "Conv", "C3k2", "Conv", "C3k2", *["Conv", "C3k2"] * 4, "Detect"]
+    return [
+        StageFacts(index=i, kind=k, part="backbone", convolves=True, is_conv_block=k == "Conv", skips=i in skips)
+        for i, k in enumerate(kinds)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("skips", "first"),
+    [((4, 6), [0, 1, 2, 3]), ((2, 4), [0, 1]), ((1,), [0]), ((3,), [0, 1, 2])],
+)
+def test_the_first_segment_ends_before_what_is_read_elsewhere(skips: tuple[int, ...], first: list[int]) -> None:
+    plan = fixed_plan(long_facts(*skips), "full", range(14), ckpt="full", imgsz=64, batch=1)
+    assert [s.index for s in plan.stages][: len(first)] == first
+    assert [s.closes for s in plan.stages[: len(first)]] == [False] * (len(first) - 1) + [True]
+
+
 def test_segments_end_where_the_selection_does() -> None:
     assert segments([1, 2, 4, 6]) == [[1], [2], [4], [6]]
 

@@ -10,6 +10,8 @@ from yolo_ckpt.plan import Plan, StagePlan
 
 NOT_NEEDED = "not needed for the budget"  # why a stage that could be planned is left as it is
 
+FIRST = 3  # convolving stages that are recomputed together at the start
+
 
 @dataclass(frozen=True, kw_only=True)
 class StageFacts:
@@ -21,6 +23,7 @@ class StageFacts:
         part: `backbone`, `neck` or `head`.
         convolves: It holds convolutions.
         is_conv_block: It is nothing but a convolution, a normalisation and an activation.
+        skips: Another stage than the next reads its output.
         obstacle: Why the engine cannot handle it; empty when it can.
     """
 
@@ -29,6 +32,7 @@ class StageFacts:
     part: str
     convolves: bool
     is_conv_block: bool
+    skips: bool = False
     obstacle: str = ""
 
 
@@ -46,9 +50,9 @@ def plan_of(
 ) -> Plan:
     """A plan with an action for each stage, and for those that are left as they are the reason.
 
-    Segment bounds follow two findings. The first two convolutional stages together beat each alone: their maps are the
-    largest, and the first costs next to nothing to compute again. A stage that is one convolution block is best
-    recomputed with the stage that follows it, except where that is the head.
+    Segment bounds follow two findings. The first stages, whose maps are the largest, are best recomputed together, up
+    to where another part of the model reads one. A later stage that is one convolution block is best recomputed with
+    the stage that follows it, except where that is the head.
     """
     joined = _joined(stages) & {i for i in range(1, len(stages)) if actions[i - 1] == actions[i] == "full"}
     return Plan(
@@ -76,10 +80,22 @@ def is_tightest(plan: Plan) -> bool:
 
 def _joined(stages: Sequence[StageFacts]) -> set[int]:
     """Indices of stages that go on with the segment of the stage before them."""
-    first = [s.index for s in stages if s.convolves][:2]
-    joined = set(range(1, first[1] + 1)) if len(first) == 2 else set()
-    last = len(stages) - 1
-    for before, stage in pairwise(stages):
-        if before.index not in joined and before.is_conv_block and stage.convolves and stage.index != last:
+    first, last = _first_length(stages), len(stages) - 1
+    joined = set(range(1, first))
+    for before, stage in pairwise(stages[first:last]):
+        if before.index not in joined and before.is_conv_block and stage.convolves:
             joined.add(stage.index)
     return joined
+
+
+def _first_length(stages: Sequence[StageFacts]) -> int:
+    """Stages in the first segment: `FIRST` that convolve (in a short model two), and a convolution block behind them,
+    but none whose output is read elsewhere, and not the head."""
+    most = FIRST if len(stages) >= 4 * FIRST else 2  # all of a segment is recomputed at once: it may not be the model
+    length = convolving = 0
+    for stage in stages[:-1]:
+        goes_on = convolving < most or (convolving == most == FIRST and stage.is_conv_block)
+        if stage.skips or not goes_on:
+            break
+        length, convolving = length + 1, convolving + stage.convolves
+    return length

@@ -1,5 +1,6 @@
 """The engine: what autograd saves is replaced by how to compute it again. torch only."""
 
+from yolo_ckpt.remat.blocks import joined_forward
 from yolo_ckpt.remat.conv import is_conv_block
 from yolo_ckpt.remat.loop import is_known_loop, stage_loop
 from yolo_ckpt.remat.loss import run_loss
@@ -13,6 +14,7 @@ __all__ = [
     "Segment",
     "is_conv_block",
     "is_known_loop",
+    "joined_forward",
     "run",
     "run_loss",
     "sequential_forward",

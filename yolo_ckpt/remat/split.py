@@ -2,8 +2,8 @@
 
 The stock node computes both in one call, so the recomputed input (B, C, H, W) and its gradient are alive together. The
 weight's gradient alone needs the input's content. The second call only looks at the input's size, stride and dtype, so
-any living tensor of that layout stands in for it, and the recomputed input is gone by then. Backends compute the two
-gradients with separate kernels in either case: the bits are the same.
+any living storage that is large enough stands in for it, and the recomputed input is gone by then. Backends compute
+the two gradients with separate kernels in either case: the bits are the same.
 """
 
 from __future__ import annotations
@@ -56,11 +56,17 @@ class SplitConv(torch.autograd.Function):
 
 
 def _stand_in(x: Tensor, g: Tensor, value: Value | None) -> Tensor | None:
-    """A living tensor of the layout of `x`: the gradient itself, or what `x` was computed from."""
+    """A tensor of the layout of `x` over living storage: the gradient's, or that of what `x` was computed from."""
     if value is not None and value.tensor is not None:
         return None  # x is held anyway: nothing to gain
     below = [ref.value.tensor for ref in refs_in(value.args)] if value is not None else []
     for tensor in (g, *below):
-        if tensor is not None and (tensor.size(), tensor.stride(), tensor.dtype) == (x.size(), x.stride(), x.dtype):
-            return tensor
+        if tensor is not None and tensor.dtype is x.dtype and _room_for(x) <= tensor.untyped_storage().nbytes():
+            return tensor.as_strided(x.size(), x.stride(), 0)
     return None
+
+
+def _room_for(x: Tensor) -> int:
+    """Bytes from the first element of `x` to its last."""
+    last = sum((size - 1) * stride for size, stride in zip(x.size(), x.stride(), strict=True))
+    return (last + 1) * x.element_size()

@@ -37,6 +37,7 @@ _order = itertools.count()
 
 CAT = torch.ops.aten.cat.default
 LARGE_BYTES = 4 << 20  # what is recomputed and smaller stays while it is needed: its time is worth more than its bytes
+CHAIN = 2  # dear values to compute again at most for one that was let go of inside a segment
 NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 SLICED_CAT_MIN_BYTES = 1 << 20  # below this, one call of cat is faster and its extra copy is small
 
@@ -189,21 +190,33 @@ def evaluate(value: Value) -> Tensor:
         held = all(ref.value.tensor is not None for ref in refs_in(value.args))
         return _compute(value, _held_view) if held else _Evaluation(value).run()
     missing = _missing_dear(value)
-    for dear in missing:
+    last = _last_uses(value, missing)
+    for place, dear in enumerate(missing):
         dear.hold(_Evaluation(dear).run())
-    out = value.tensor if value.tensor is not None else _Evaluation(value).run()
-    _let_go_inner(value, missing)
-    return out
+        _let_go_inner([d for d in missing[:place] if last.get(id(d)) == place])
+    _let_go_inner([d for d in missing if last.get(id(d)) is None])
+    return value.tensor if value.tensor is not None else _Evaluation(value).run()
 
 
-def _let_go_inner(value: Value, computed: list[Value]) -> None:
-    """Let go again of what was only on the way to `value`, where one convolution brings it back from what stays."""
-    ends = {id(e) for e in value.own_ends()}
-    for dear in computed:
-        if dear.nbytes < LARGE_BYTES or id(dear) in ends:
-            continue
-        if all(e.tensor is not None for r in refs_in(dear.args) for e in r.value.own_ends()):
+def _last_uses(value: Value, missing: list[Value]) -> dict[int, int]:
+    """For what is only on the way to `value`: the last place in `missing` whose computation uses it."""
+    last = {id(e): place for place, dear in enumerate(missing) for r in refs_in(dear.args) for e in r.value.own_ends()}
+    for end in value.own_ends():
+        last[id(end)] = len(missing)  # used by what is evaluated last
+    return last
+
+
+def _let_go_inner(done: list[Value]) -> None:
+    """Let go of those large values on the way that few convolutions bring back from what stays."""
+    for dear in done:
+        if dear.nbytes >= LARGE_BYTES and _comes_back(dear, CHAIN):
             dear.let_go()
+
+
+def _comes_back(dear: Value, convolutions: int) -> bool:
+    """True when `dear` can be computed from held values through so many dear ones, itself included."""
+    ends = (e for ref in refs_in(dear.args) for e in ref.value.own_ends())
+    return all(e.tensor is not None or (convolutions > 1 and _comes_back(e, convolutions - 1)) for e in ends)
 
 
 def _missing_dear(value: Value) -> list[Value]:
