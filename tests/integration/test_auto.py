@@ -30,10 +30,11 @@ def test_every_budget_is_kept_and_more_never_costs_more() -> None:
     model = host_model("yolo26n.yaml", "meta")
     stock = forecast(model, None, imgsz=640, batch=1).peak_bytes
     added = []
-    for share in (0.3, 0.4, 0.5, 0.7, 0.9):
-        plan = auto_plan(model, Conditions(imgsz=640, batch=1, budget_bytes=int(share * stock))).plan
+    full = forecast(model, yolo_ckpt.plan(model, imgsz=640, batch=1, ckpt="full"), imgsz=640, batch=1).peak_bytes
+    for budget in (full, *(int(share * stock) for share in (0.3, 0.4, 0.5, 0.7, 0.9))):
+        plan = auto_plan(model, Conditions(imgsz=640, batch=1, budget_bytes=budget)).plan
         assert plan.peak_bytes is not None
-        assert plan.peak_bytes <= share * stock
+        assert plan.peak_bytes <= budget
         assert plan.peak_bytes == forecast(model, plan, imgsz=640, batch=1).peak_bytes
         added.append(plan.added_share)
     assert added == sorted(added, reverse=True)

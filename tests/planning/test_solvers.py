@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 
@@ -11,48 +12,71 @@ import pytest
 from yolo_ckpt.planning import exact, heuristic
 from yolo_ckpt.planning.exact import smallest_peak, solve_exact
 from yolo_ckpt.planning.heuristic import solve_frontier
-from yolo_ckpt.planning.ladder import climb, rungs
+from yolo_ckpt.planning.ladder import climb, relax, rungs
 from yolo_ckpt.planning.problem import Option, Problem
 
 MIB = 1 << 20
 
 
-def made_problem(seed: int) -> Problem:
-    """Up to ten units with three options: the more time one adds, the less it keeps."""
+ACTIONS = ("save", "selective", "full")
+
+
+def made_problem(seed: int, joins: int = 3) -> Problem:
+    """Up to ten stages with three options each, the more time one adds, the less it keeps; and up to three runs of two
+    or three stages that are recomputed together."""
     rng = np.random.default_rng(seed)
-    units = []
-    for _ in range(rng.integers(2, 11)):
-        kept = np.sort(rng.integers(1, 200, 3))[::-1]
-        added = np.concatenate([[0.0], np.sort(rng.random(2)) * 10])
-        needed = kept + rng.integers(0, 150, 3)
-        units.append(
-            tuple(
-                Option(
-                    action=action,
-                    kept_bytes=int(k) * MIB,
-                    forward_bytes=int(k) * MIB,
-                    backward_bytes=int(n) * MIB,
-                    added_ms=float(a),
-                )
-                for action, k, n, a in zip(("save", "selective", "full"), kept, needed, added, strict=True)
-            )
+    stages = int(rng.integers(2, 11))
+    options = [o for i in range(stages) for o in _options_of(i, i, rng)]
+    for _ in range(rng.integers(0, joins + 1)):
+        first = int(rng.integers(0, stages - 1))
+        last = min(first + int(rng.integers(1, 3)), stages - 1)
+        if all((o.first, o.last) != (first, last) for o in options):
+            options.append(_options_of(first, last, rng)[-1])
+    options.sort(key=lambda o: (o.first, o.last, ACTIONS.index(o.action)))
+    return Problem(fixed_bytes=50 * MIB, loss_bytes=int(rng.integers(0, 200)) * MIB, options=tuple(options))
+
+
+def _options_of(first: int, last: int, rng: np.random.Generator) -> list[Option]:
+    kept = np.sort(rng.integers(1, 200, 3))[::-1]
+    added = np.concatenate([[0.0], np.sort(rng.random(2)) * 10 * (1 + last - first)])
+    needed = kept + rng.integers(0, 150, 3)
+    return [
+        Option(
+            first=first, last=last, action=action, kept_bytes=int(k) * MIB, forward_bytes=int(k) * MIB,
+            backward_bytes=int(n) * MIB, added_ms=float(a),
         )
-    return Problem(fixed_bytes=50 * MIB, loss_bytes=int(rng.integers(0, 200)) * MIB, units=tuple(units))
+        for action, k, n, a in zip(ACTIONS, kept, needed, added, strict=True)
+    ]  # fmt: skip
 
 
-def everything(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def divisions(problem: Problem, first: int = 0) -> list[list[list[int]]]:
+    """Every way to divide the stages from `first` on into runs: the options of each run."""
+    if first == problem.stages:
+        return [[]]
+    found = []
+    for last in sorted({o.last for o in problem.options if o.first == first}):
+        here = [i for i, o in enumerate(problem.options) if (o.first, o.last) == (first, last)]
+        found += [[here, *rest] for rest in divisions(problem, last + 1)]
+    return found
+
+
+@functools.cache
+def everything(problem: Problem) -> tuple[list[tuple[int, ...]], np.ndarray, np.ndarray]:
     """Every choice with its peak and added time."""
-    choices = np.array(list(itertools.product(*(range(len(u)) for u in problem.units))))
-
-    def column(value: str) -> np.ndarray:
-        tables = [np.array([getattr(o, value) for o in unit]) for unit in problem.units]
-        return np.stack([table[choices[:, i]] for i, table in enumerate(tables)], 1)
-
-    kept = column("kept_bytes")
-    before = np.cumsum(kept, 1) - kept
-    here = np.maximum(column("forward_bytes"), column("backward_bytes"))
-    peaks = np.maximum((before + here).max(1), kept.sum(1) + problem.loss_bytes) + problem.fixed_bytes
-    return choices, peaks, column("added_ms").sum(1)
+    choices: list[tuple[int, ...]] = []
+    peaks, times = [], []
+    for division in divisions(problem):
+        rows = np.array(list(itertools.product(*division)))
+        kept, here, added = (
+            np.array([getattr(o, value) for o in problem.options])[rows]
+            for value in ("kept_bytes", "needed_bytes", "added_ms")
+        )
+        before = np.cumsum(kept, 1) - kept
+        at_loss = kept.sum(1) + problem.loss_bytes
+        peaks.append(np.maximum((before + here).max(1), at_loss) + problem.fixed_bytes)
+        times.append(added.sum(1))
+        choices += map(tuple, rows.tolist())
+    return choices, np.concatenate(peaks), np.concatenate(times)
 
 
 @pytest.mark.parametrize("first", range(0, 200, 25))
@@ -129,6 +153,32 @@ def test_more_budget_never_adds_time(seed: int) -> None:
     assert times == sorted(times, reverse=True)
     assert all(simulated(c) <= low + (high - low) * i / 40 for i, c in enumerate(found) if c is not None)
     assert climb(ladder, simulated, low - 1) is None
+
+
+def test_what_the_peak_leaves_room_for_is_not_recomputed() -> None:
+    """The first stage has the peak, in its backward pass: the second need not be recomputed, the third must be."""
+
+    def option(stage: int, action: str, kept: int, needed: int, added: float) -> Option:
+        return Option(
+            first=stage, last=stage, action=action, kept_bytes=kept, forward_bytes=kept, backward_bytes=needed,
+            added_ms=added,
+        )  # fmt: skip
+
+    options = (
+        option(0, "full", 1, 10, 5.0),
+        option(1, "full", 1, 2, 4.0), option(1, "save", 6, 6, 0.0),
+        option(2, "full", 1, 2, 3.0), option(2, "save", 9, 9, 0.0), option(2, "selective", 2, 2, 1.0),
+    )  # fmt: skip
+    problem = Problem(fixed_bytes=0, loss_bytes=0, options=options)
+    full = (0, 1, 3)
+    assert problem.peak_bytes(full) == 10
+    assert relax(problem, full, problem.peak_bytes, 0.0) == (0, 2, 5)
+    assert relax(problem, full, problem.peak_bytes, 8.0) == (0, 2, 3)  # the next rung takes that time
+    assert relax(problem, full, lambda c: problem.peak_bytes(c) + (2 in c), 0.0) == (
+        0,
+        1,
+        5,
+    )  # what is simulated counts
 
 
 def test_what_the_solver_prints_by_itself_is_not_seen(

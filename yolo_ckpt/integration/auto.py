@@ -6,7 +6,7 @@ simulated as they are, since what a stage keeps depends a little on its neighbou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from torch import nn
@@ -17,15 +17,13 @@ from yolo_ckpt.integration.conditions import Conditions
 from yolo_ckpt.integration.fit import Fits
 from yolo_ckpt.integration.forecast import Forecast
 from yolo_ckpt.plan import Plan
-from yolo_ckpt.planning import NOT_NEEDED, fixed_plan, plan_of, select_stages
-from yolo_ckpt.planning.build import build_problem, scaled, units_of
-from yolo_ckpt.planning.ladder import Choice, climb, rungs
-from yolo_ckpt.planning.problem import Problem
+from yolo_ckpt.planning import NOT_NEEDED, fixed_plan, joins_to_try, plan_of, select_stages
+from yolo_ckpt.planning.build import Sample, Window, build_problem, runs_of, scaled
+from yolo_ckpt.planning.ladder import climb, relax, rungs
+from yolo_ckpt.planning.problem import Choice, Problem
 from yolo_ckpt.planning.times import step_ms
 from yolo_ckpt.stages import facts_of
 from yolo_ckpt.units import format_bytes
-
-ACTIONS = ("save", "selective", "full")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +63,16 @@ def auto_plan(model: nn.Module, conditions: Conditions, times: StageTimes | None
         untouched = replace(untouched, peak_bytes=search.peak_bytes(stock), added_share=0.0)
         return AutoPlan(plan=untouched, planned=stock, stock=stock)
     ladder = search.ladder()
-    choice = climb(ladder, lambda c: search.peak_bytes(search.step(search.plan(c))), conditions.budget_bytes)
+
+    def peak_bytes(choice: Choice) -> int:
+        return search.peak_bytes(search.step(search.plan(choice)))
+
+    choice = climb(ladder, peak_bytes, conditions.budget_bytes)
     if choice is None:
-        raise _infeasible(model, conditions, search.peak_bytes(search.step(search.plan(ladder[0]))))
+        raise _infeasible(model, conditions, peak_bytes(ladder[0]))
+    if choice == ladder[0]:
+        least_ms = search.problem.added_ms(ladder[1]) if len(ladder) > 1 else 0.0
+        choice = relax(search.problem, choice, peak_bytes, least_ms)
     return search.result(choice, stock)
 
 
@@ -98,8 +103,7 @@ class Search:
         self.facts = facts_of(model)
         self.selected = select_stages(conditions.stages, self.facts)
         self.full = self.uniform("full")
-        self.units = units_of(self.full)
-        self._steps: dict[tuple[str, ...], Forecast] = {}
+        self._steps: dict[tuple[tuple[str, bool], ...], Forecast] = {}
         self._times = times
         self._problem: Problem | None = None
 
@@ -119,41 +123,48 @@ class Search:
 
     def problem_at(self, batch: int) -> Problem:
         """The planning problem with another batch, by what each image needs."""
-        steps = {action: self.step(self.uniform(action)) for action in ACTIONS}
+        plans = [self.full, self.uniform("selective"), *(self.uniform("full", j) for j in joins_to_try(self.facts))]
         images = batch / self.conditions.batch
-        windows = {action: scaled(step.windows, step.fixed_bytes, images) for action, step in steps.items()}
-        return build_problem(windows, self.full, self.times.at(batch))
 
-    def uniform(self, action: str) -> Plan:
-        """The same action at every stage that may have it."""
+        def windows(plan: Plan) -> list[Window]:
+            step = self.step(plan)
+            return scaled(step.windows, step.fixed_bytes, images)
+
+        samples = [Sample(plan=p, windows=windows(p)) for p in plans]
+        return build_problem(windows(self.uniform("save")), samples, self.times.at(batch))
+
+    def uniform(self, action: str, joined: Collection[int] | None = None) -> Plan:
+        """The same action at every stage that may have it; for `joined` see `fixed_plan`."""
         sizes = {"imgsz": self.conditions.imgsz, "batch": self.conditions.batch}
-        return fixed_plan(self.facts, action, self.selected, ckpt="auto", **sizes)
+        return fixed_plan(self.facts, action, self.selected, ckpt="auto", joined=joined, **sizes)
 
     def plan(self, choice: Choice) -> Plan:
-        """The plan that takes `choice` (an option per unit)."""
-        actions = ["save"] * len(self.facts)
-        for stages, option in zip(self.units, self.problem.chosen(choice), strict=True):
-            for stage in stages:
+        """The plan that takes `choice`."""
+        actions, joined = ["save"] * len(self.facts), set()
+        for option in self.problem.chosen(choice):
+            for stage in range(option.first, option.last + 1):
                 actions[stage] = option.action
-        return self.plan_with(actions)
+            joined |= set(range(option.first + 1, option.last + 1))
+        return self.plan_with(actions, joined)
 
-    def plan_with(self, actions: Sequence[str]) -> Plan:
-        """The plan with an action for each stage."""
+    def plan_with(self, actions: Sequence[str], joined: Collection[int] = ()) -> Plan:
+        """The plan with an action for each stage; for `joined` see `fixed_plan`."""
         reasons = [s.reason or NOT_NEEDED for s in self.full.stages]
         sizes = {"imgsz": self.conditions.imgsz, "batch": self.conditions.batch}
-        return plan_of(self.facts, actions, reasons, ckpt="auto", **sizes)
+        return plan_of(self.facts, actions, reasons, joined, ckpt="auto", **sizes)
 
     def ladder(self) -> list[Choice]:
         """The rungs; below the lowest comes `full` everywhere, where that needs less than the problem says."""
         ladder = rungs(self.problem)
-        everywhere = tuple(len(options) - 1 for options in self.problem.units)
-        if self.step(self.plan(everywhere)).peak_bytes < self.step(self.plan(ladder[0])).peak_bytes:
+        places = {(o.first, o.last, o.action): i for i, o in enumerate(self.problem.options)}
+        everywhere = tuple(places[first, last, self.full.stages[first].action] for first, last in runs_of(self.full))
+        if self.step(self.full).peak_bytes < self.step(self.plan(ladder[0])).peak_bytes:
             ladder.insert(0, everywhere)
         return ladder
 
     def step(self, plan: Plan) -> Forecast:
         """The simulated step with `plan`."""
-        key = tuple(s.action for s in plan.stages)
+        key = tuple((s.action, s.opens) for s in plan.stages)
         if key not in self._steps:
             self._steps[key] = self.simulated.step(plan)
         return self._steps[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,43 +72,60 @@ class _Run:
         self.loss = max(loss) - starts[-1]
 
 
-def units_of(full: Plan) -> list[list[int]]:
-    """Stages that are recomputed together under the fixed mode `full`, and every other stage alone."""
-    units: list[list[int]] = []
-    for stage in full.stages:
-        if stage.opens or not units:
-            units.append([])
-        units[-1].append(stage.index)
-    return units
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A simulated step whose runs of stages become options.
+
+    Attributes:
+        plan: The step's plan: one action, wherever it may be.
+        windows: The step.
+    """
+
+    plan: Plan
+    windows: Sequence[Window]
 
 
-def build_problem(steps: Mapping[str, Sequence[Window]], full: Plan, times: Sequence[StageTime]) -> Problem:
-    """The problem whose options are the actions of `steps`: the windows of a step with that action at every stage that
-    `full` plans, and `save` at the others. `times` are those of the stages."""
-    count = len(full.stages)
-    runs = {action: _Run(windows, count) for action, windows in steps.items()}
-    units = []
-    for stages in units_of(full):
-        actions = list(runs) if full.stages[stages[0]].action != "save" else ["save"]
-        units.append(tuple(_option(action, stages, runs, times) for action in actions))
+def runs_of(plan: Plan) -> list[tuple[int, int]]:
+    """First and last stage of every run: stages that are recomputed together, and every other stage alone."""
+    runs: list[tuple[int, int]] = []
+    for stage in plan.stages:
+        if runs and stage.action == "full" and not stage.opens:
+            runs[-1] = (runs[-1][0], stage.index)
+        else:
+            runs.append((stage.index, stage.index))
+    return runs
+
+
+def build_problem(stock: Sequence[Window], samples: Sequence[Sample], times: Sequence[StageTime]) -> Problem:
+    """The problem whose options are the runs of `samples`, and every stage left as it is, by the `stock` step. `times`
+    are those of the stages. Where two samples have the same run, the first counts."""
+    count = len(times)
+    left = _Run(stock, count)
+    runs = [left, *(_Run(s.windows, count) for s in samples)]
+    options = {(i, i, "save"): _option("save", i, i, left, left, times) for i in range(count)}
+    for sample, run in zip(samples, runs[1:], strict=True):
+        for first, last in runs_of(sample.plan):
+            action = sample.plan.stages[first].action
+            options.setdefault((first, last, action), _option(action, first, last, run, left, times))
     return Problem(
-        fixed_bytes=max(r.base for r in runs.values()),
-        loss_bytes=max(r.loss for r in runs.values()),
-        units=tuple(units),
+        fixed_bytes=max(r.base for r in runs),
+        loss_bytes=max(r.loss for r in runs),
+        options=tuple(options[key] for key in sorted(options)),
     )
 
 
-def _option(action: str, stages: Sequence[int], runs: Mapping[str, _Run], times: Sequence[StageTime]) -> Option:
-    first, last = stages[0], stages[-1]
-    run = runs[action]
+def _option(action: str, first: int, last: int, run: _Run, stock: _Run, times: Sequence[StageTime]) -> Option:
+    stages = range(first, last + 1)
     before = run.before[first]
-    recomputed = sum(max(run.backward_flops[i] - runs["save"].backward_flops[i], 0) for i in stages)
+    recomputed = sum(max(run.backward_flops[i] - stock.backward_flops[i], 0) for i in stages)
     computed = sum(run.computed[i] for i in stages)
     added = 0.0
     if action != "save":
         added += sum(times[i].cheap_ms for i in stages)
-        added += sum(times[i].dear_ms for i in stages) * min(recomputed / computed, 1.0) if computed else 0.0
+        added += sum(times[i].dear_ms for i in stages) * recomputed / computed if computed else 0.0
     return Option(
+        first=first,
+        last=last,
         action=action,
         kept_bytes=run.before[last + 1] - before,
         forward_bytes=max(run.forward[i] for i in stages) - before,
@@ -139,5 +156,5 @@ def added_share(plan: Plan, planned: Step, stock: Step, times: Sequence[StageTim
     computed = {w.stage: w.flops for w in stock.windows if w.phase == "forward"}
     again = recomputed_flops(planned, stock)
     added = sum(times[s.index].cheap_ms for s in plan.planned)
-    dear = sum(min(again[i], computed[i]) / computed[i] * times[i].dear_ms for i in computed if computed[i])
+    dear = sum(again[i] / computed[i] * times[i].dear_ms for i in computed if computed[i])
     return (added + dear) / step_ms(times)

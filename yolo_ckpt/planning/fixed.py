@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,24 +37,43 @@ class StageFacts:
 
 
 def fixed_plan(
-    stages: Sequence[StageFacts], action: str, selected: Iterable[int], *, ckpt: str, imgsz: int, batch: int
+    stages: Sequence[StageFacts],
+    action: str,
+    selected: Iterable[int],
+    *,
+    ckpt: str,
+    imgsz: int,
+    batch: int,
+    joined: Collection[int] | None = None,
 ) -> Plan:
-    """A plan with `action` for the selected stages and `save` for the others."""
+    """A plan with `action` for the selected stages and `save` for the others.
+
+    Where segments end is said by `joined` (stages that go on with the segment of the stage before), or else by rule.
+    They follow two findings. The first stages, whose maps are the largest, are best recomputed together, up to where
+    another part of the model reads one. A later stage that is one convolution block is best recomputed with the stage
+    that follows it, except where that is the head.
+    """
     selected = set(selected)
     reasons = [s.obstacle or ("" if s.index in selected else "not in ckpt_stages") for s in stages]
-    return plan_of(stages, ["save" if r else action for r in reasons], reasons, ckpt=ckpt, imgsz=imgsz, batch=batch)
+    actions = ["save" if r else action for r in reasons]
+    joined = joined_by_rule(stages) if joined is None else joined
+    return plan_of(stages, actions, reasons, joined, ckpt=ckpt, imgsz=imgsz, batch=batch)
 
 
 def plan_of(
-    stages: Sequence[StageFacts], actions: Sequence[str], reasons: Sequence[str], *, ckpt: str, imgsz: int, batch: int
+    stages: Sequence[StageFacts],
+    actions: Sequence[str],
+    reasons: Sequence[str],
+    joined: Collection[int],
+    *,
+    ckpt: str,
+    imgsz: int,
+    batch: int,
 ) -> Plan:
-    """A plan with an action for each stage, and for those that are left as they are the reason.
-
-    Segment bounds follow two findings. The first stages, whose maps are the largest, are best recomputed together, up
-    to where another part of the model reads one. A later stage that is one convolution block is best recomputed with
-    the stage that follows it, except where that is the head.
+    """A plan with an action for each stage, and for those that are left as they are the reason. Stages in `joined` go
+    on with the segment of the stage before, where both are recomputed in full.
     """
-    joined = _joined(stages) & {i for i in range(1, len(stages)) if actions[i - 1] == actions[i] == "full"}
+    joined = set(joined) & {i for i in range(1, len(stages)) if actions[i - 1] == actions[i] == "full"}
     return Plan(
         ckpt=ckpt,
         imgsz=imgsz,
@@ -78,7 +97,7 @@ def is_tightest(plan: Plan) -> bool:
     return all(s.action == "full" or (s.action == "save" and s.reason != NOT_NEEDED) for s in plan.stages)
 
 
-def _joined(stages: Sequence[StageFacts]) -> set[int]:
+def joined_by_rule(stages: Sequence[StageFacts]) -> set[int]:
     """Indices of stages that go on with the segment of the stage before them."""
     first, last = _first_length(stages), len(stages) - 1
     joined = set(range(1, first))
@@ -86,6 +105,15 @@ def _joined(stages: Sequence[StageFacts]) -> set[int]:
         if before.index not in joined and before.is_conv_block and stage.convolves:
             joined.add(stage.index)
     return joined
+
+
+def joins_to_try(stages: Sequence[StageFacts]) -> list[set[int]]:
+    """What else `joined` can be in search of a better plan: every stage alone, the first two together and blocks with
+    what follows, and blocks with what they follow."""
+    inner = [s.index for s in stages[1:-1]]
+    with_next = {i for i in inner if stages[i - 1].is_conv_block and stages[i].convolves}
+    with_previous = {i for i in inner if stages[i].is_conv_block and not stages[i - 1].skips}
+    return [set(), {1} | (with_next - {2}), {1} | (with_previous - {2})]
 
 
 def _first_length(stages: Sequence[StageFacts]) -> int:

@@ -1,45 +1,46 @@
-"""A good choice without a solver: dynamic programming over what the units so far keep.
+"""A good choice without a solver: dynamic programming over what the stages so far keep.
 
-Only the sum of what was kept so far decides what a later unit may do. So of all ways through the first units with the
-same sum only the fastest matters, and none that keeps more and is slower. Where more than `WIDTH` of them remain, the
-fastest in each of `WIDTH` ranges of sums goes on: that, and nothing else, can miss the best choice.
+Only the sum of what was kept so far decides what a later run of stages may do. So of all ways through the first stages
+with the same sum only the fastest matters, and none that keeps more and is slower. Where more than `WIDTH` of them
+remain, the fastest in each of `WIDTH` ranges of sums goes on: that, and nothing else, can miss the best choice.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from yolo_ckpt.planning.problem import Problem
+from yolo_ckpt.planning.problem import Choice, Problem
 
 WIDTH = 1000
 
 
 class _Way(NamedTuple):
-    """Options for the first units."""
+    """Options for the first stages."""
 
     kept_bytes: int
     added_ms: float
-    choice: tuple[int, ...]
+    choice: Choice
 
 
-def solve_frontier(problem: Problem, budget_bytes: int) -> tuple[int, ...] | None:
+def solve_frontier(problem: Problem, budget_bytes: int) -> Choice | None:
     """A choice with about the least added time whose peak is at most `budget_bytes`; None where there is none.
     Deterministic."""
     room = budget_bytes - problem.fixed_bytes
-    ways = [_Way(0, 0.0, ())]
-    for options in problem.units:
-        longer = [
-            _Way(way.kept_bytes + o.kept_bytes, way.added_ms + o.added_ms, (*way.choice, i))
-            for way in ways
-            for i, o in enumerate(options)
-            if way.kept_bytes + max(o.forward_bytes, o.backward_bytes) <= room
+    arrived: list[list[_Way]] = [[] for _ in range(problem.stages + 1)]
+    arrived[0] = [_Way(0, 0.0, ())]
+    for i, option in enumerate(problem.options):  # by their first stage: what arrives there is complete
+        if i == 0 or problem.options[i - 1].first != option.first:
+            arrived[option.first] = _thinned(_undominated(arrived[option.first]))
+        arrived[option.last + 1] += [
+            _Way(way.kept_bytes + option.kept_bytes, way.added_ms + option.added_ms, (*way.choice, i))
+            for way in arrived[option.first]
+            if way.kept_bytes + option.needed_bytes <= room
         ]
-        ways = _thinned(_undominated(longer))
-    fitting = [way for way in ways if way.kept_bytes + problem.loss_bytes <= room]
+    fitting = [way for way in arrived[-1] if way.kept_bytes + problem.loss_bytes <= room]
     return min(fitting, key=_speed).choice if fitting else None
 
 
-def _speed(way: _Way) -> tuple[float, int, tuple[int, ...]]:
+def _speed(way: _Way) -> tuple[float, int, Choice]:
     return way.added_ms, way.kept_bytes, way.choice
 
 

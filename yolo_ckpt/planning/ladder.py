@@ -11,18 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from yolo_ckpt.planning.exact import smallest_peak, solve_exact
-from yolo_ckpt.planning.problem import Problem
+from yolo_ckpt.planning.problem import Choice, Problem
 
 RUNGS = 64
-
-Choice = tuple[int, ...]
 
 
 def rungs(problem: Problem) -> list[Choice]:
     """Choices from the smallest peak to the least time, each once, added time falling."""
     lowest = smallest_peak(problem)
     low = problem.peak_bytes(lowest)
-    fastest = tuple(min(range(len(u)), key=lambda i: u[i].added_ms) for u in problem.units)
+    fastest = solve_exact(problem, 1 << 62) or lowest
     high = max(problem.peak_bytes(fastest), low)
     found: list[Choice] = [solve_exact(problem, low) or lowest]
     for step in range(1, RUNGS + 1):
@@ -45,3 +43,36 @@ def climb(ladder: list[Choice], peak_bytes: Callable[[Choice], int], budget_byte
         else:
             fails = middle
     return ladder[fits]
+
+
+NEAR = 1.0  # times the smallest peak by the problem: what is above it is not worth a simulation
+
+
+def relax(problem: Problem, choice: Choice, peak_bytes: Callable[[Choice], int], least_ms: float) -> Choice:
+    """`choice` with less to recompute at the same simulated peak, where its peak leaves room elsewhere in the step.
+
+    One run after the other, the costliest first, becomes `save`, or else `selective`, wherever the peak stays. Does not
+    depend on the user's budget, and goes no lower than `least_ms` of added time, that of the next rung: so added time
+    still never rises as the budget grows.
+    """
+    most, promised = peak_bytes(choice), NEAR * problem.peak_bytes(choice)
+    singles = {(o.first, o.action): i for i, o in enumerate(problem.options) if o.first == o.last}
+    for costly in sorted(choice, key=lambda i: -problem.options[i].added_ms):
+        for action in ("save", "selective"):
+            option = problem.options[costly]
+            stages = range(option.first, option.last + 1)
+            changed = [singles.get((stage, action)) for stage in stages]
+            if option.action != "full" or None in changed:
+                continue
+            tried = _with(problem, choice, costly, [i for i in changed if i is not None])
+            if problem.added_ms(tried) < least_ms or problem.peak_bytes(tried) > promised:
+                continue
+            if peak_bytes(tried) <= most:
+                choice = tried
+                break
+    return choice
+
+
+def _with(problem: Problem, choice: Choice, out: int, into: list[int]) -> Choice:
+    """`choice` with one option replaced by others for its stages."""
+    return tuple(sorted({*choice, *into} - {out}, key=lambda i: problem.options[i].first))

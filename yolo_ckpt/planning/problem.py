@@ -1,11 +1,12 @@
-"""The planning problem: what each action costs at each unit, and which peak a choice of actions gives.
+"""The planning problem: what each action costs at each run of stages, and which peak a choice of actions gives.
 
-A unit is a stage, or several that are recomputed together. The step passes the units forward, then the loss, then the
-units backward. While it is at unit p, what the units before p keep is alive, and what p itself needs at most:
+A choice divides the stages into runs, each with an action: several stages that are recomputed together are one run.
+The step passes the runs forward, then the loss, then the runs backward. While it is at a run, what the runs before it
+keep is alive, and what the run itself needs at most:
 
-    peak = fixed + max over p of ( sum of kept over the units before p + needed at p )
+    peak = fixed + max over the runs of ( sum of kept over the runs before + needed at the run )
 
-once with `forward_bytes` and once with `backward_bytes`; at the loss all units keep theirs.
+once with `forward_bytes` and once with `backward_bytes`; at the loss all runs keep theirs.
 """
 
 from __future__ import annotations
@@ -14,20 +15,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+Choice = tuple[int, ...]  # options, by index, in the order of the forward pass
+
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One action at one unit.
+    """One action for one run of stages.
 
     Attributes:
+        first: The first stage of the run.
+        last: The last one.
         action: `save`, `selective` or `full`.
-        kept_bytes: What the unit leaves in memory between its forward and its backward pass.
+        kept_bytes: What the run leaves in memory between its forward and its backward pass.
         forward_bytes: The most that its forward pass has alive beyond what is kept before it.
         backward_bytes: The same for its backward pass.
         added_ms: Time that it adds to a step.
         recomputed_flops: Arithmetic of convolutions, products and attention that it adds.
     """
 
+    first: int
+    last: int
     action: str
     kept_bytes: int
     forward_bytes: int
@@ -35,32 +42,41 @@ class Option:
     added_ms: float
     recomputed_flops: int = 0
 
+    @property
+    def needed_bytes(self) -> int:
+        """The most that either pass has alive beyond what is kept before it."""
+        return max(self.forward_bytes, self.backward_bytes)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Which option to take at each unit.
+    """Which options to take, so that each stage is in one of them.
 
     Attributes:
         fixed_bytes: Alive all the time.
-        loss_bytes: The most that the loss has alive beyond what all units keep.
-        units: The options of each unit, in the order of the forward pass.
+        loss_bytes: The most that the loss has alive beyond what all runs keep.
+        options: All there are, by their first stage.
     """
 
     fixed_bytes: int
     loss_bytes: int
-    units: tuple[tuple[Option, ...], ...]
+    options: tuple[Option, ...]
+
+    @property
+    def stages(self) -> int:
+        """How many stages there are."""
+        return 1 + max(o.last for o in self.options)
 
     def chosen(self, choice: Sequence[int]) -> list[Option]:
-        """The options that `choice` (an index per unit) takes."""
-        return [options[c] for options, c in zip(self.units, choice, strict=True)]
+        """The options of `choice`."""
+        return [self.options[i] for i in choice]
 
     def peak_bytes(self, choice: Sequence[int]) -> int:
         """The peak of the step under `choice`."""
         taken = self.chosen(choice)
         before = list(accumulate((o.kept_bytes for o in taken), initial=0))
-        here = [max(o.forward_bytes, o.backward_bytes) for o in taken]
-        at_units = [b + h for b, h in zip(before, here, strict=False)]
-        return self.fixed_bytes + max(before[-1] + self.loss_bytes, *at_units)
+        at_runs = [b + o.needed_bytes for b, o in zip(before, taken, strict=False)]
+        return self.fixed_bytes + max(before[-1] + self.loss_bytes, *at_runs)
 
     def added_ms(self, choice: Sequence[int]) -> float:
         """Time that `choice` adds to a step."""
