@@ -85,6 +85,14 @@ def test_a_fixed_mode_takes_the_largest_batch_that_fits(ckpt: str) -> None:
     assert fits.peak_bytes(ckpt, 320, batch) <= wanted.budget_bytes < fits.peak_bytes(ckpt, 320, batch + 1)
 
 
+def test_a_plan_file_is_a_fixed_mode(tmp_path: Path) -> None:
+    model = host_model("yolo26n.yaml", "meta")
+    wanted, path = conditions(200), tmp_path / "plan.json"
+    path.write_text(yolo_ckpt.plan(model, imgsz=320, batch=2, ckpt="full").to_json(), encoding="utf-8")
+    batches = {autobatch.choose_batch(model, wanted, ckpt=c, most=64, device=CPU) for c in (str(path), "full")}
+    assert len(batches) == 1
+
+
 def test_nothing_fits() -> None:
     model = host_model("yolo26n.yaml", "meta")
     with pytest.raises(yolo_ckpt.BudgetInfeasibleError) as refused:

@@ -90,20 +90,15 @@ class Run:
         batch = self._simulated(
             trainer,
             lambda: choose_batch(
-                trainer.model, conditions, ckpt=self._mode(), most=most, device=trainer.device,
+                trainer.model, conditions, ckpt=self.settings.ckpt, most=most, device=trainer.device,
                 times=self._stage_times(trainer, conditions),
             ),
         )  # fmt: skip
         if batch is None:
             return stock()
-        why = "trains the most images per second" if self._mode() == "auto" else "is the largest that fits"
+        why = "trains the most images per second" if self.settings.ckpt == "auto" else "is the largest that fits"
         compat.log(f"batch={batch} {why} at imgsz={conditions.imgsz} in {format_bytes(budget)} ({most} at most)")
         return batch
-
-    def _mode(self) -> str:
-        """The mode whose steps are simulated: a plan file's plan is for its own sizes, so other ones are planned as
-        `auto` does."""
-        return "auto" if self.settings.plan_file is not None else self.settings.ckpt
 
     def prepare(self, trainer: Any) -> None:
         """Make the plan and put it on the trainer's model; a second call keeps the plan.
