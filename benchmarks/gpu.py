@@ -67,8 +67,8 @@ CUDA_CASES = (
     Case("yolo26m.yaml", 1280, 4, "fp16", peers=PEERS[2:]),
 )
 CPU_CASES = (
-    Case("yolo26n.yaml", 320, 2, "bf16", rounds=3, budgets=(0.5,)),
-    Case("yolo11n.yaml", 256, 1, "fp32", rounds=3),
+    Case("yolo26n.yaml", 160, 2, "bf16", rounds=2, budgets=(0.5,)),
+    Case("yolo11n.yaml", 128, 1, "fp32", rounds=2),
 )
 COLUMNS = [
     "model", "imgsz", "batch", "AMP", "way", "allocated", "reserved", "live", "forecast live", "workspace", "step ms",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -50,13 +50,18 @@ def plan(
         return fixed
     from yolo_ckpt.integration.auto import auto_plan
     from yolo_ckpt.integration.budget import budget_bytes
+    from yolo_ckpt.integration.clock import Measured
     from yolo_ckpt.integration.conditions import Conditions
 
     device = next(model.parameters()).device
     room = budget_bytes(made, device)
     assert room is not None
     conditions = Conditions(imgsz=imgsz, batch=batch, budget_bytes=room, stages=made.ckpt_stages, device=device.type)
-    return auto_plan(model, conditions.on(device, model)).plan
+    times = None
+    if device.type == "cuda":
+        work = replace(conditions, batch=1).simulated(model).work()
+        times = Measured(model, work, imgsz=imgsz, amp=None, device=device)
+    return auto_plan(model, conditions.on(device, model), times).plan
 
 
 def measure(model: nn.Module, *, imgsz: int, batch: int, plan: Plan | None = None) -> Measurement:
