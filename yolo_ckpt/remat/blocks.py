@@ -73,8 +73,15 @@ def joined_forward(kind: Any) -> Callable[[Any, Tensor], Tensor] | None:
 
 
 def _same(code: CodeType, known: CodeType) -> bool:
-    """True for the same instructions on the same names and constants; docstrings do not count."""
+    """True for the same instructions on the same names and constants. Strings do not count: in what is known here they
+    are docstrings and names of inner functions alone."""
     if (code.co_code, code.co_names, code.co_argcount) != (known.co_code, known.co_names, known.co_argcount):
+        return False
+    if _constants(code) != _constants(known):
         return False
     inner = ([c for c in k.co_consts if isinstance(c, CodeType)] for k in (code, known))
     return all(_same(*pair) for pair in zip(*inner, strict=True))
+
+
+def _constants(code: CodeType) -> list[object]:
+    return [c for c in code.co_consts if not isinstance(c, (CodeType, str, type(None)))]
