@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from yolo_ckpt.errors import RequestError
 from yolo_ckpt.integration.attached import extend_object
+from yolo_ckpt.integration.randomness import random_state_kept
 from yolo_ckpt.settings import Settings
 
 START = "on_pretrain_routine_start"  # before there is a model; only in the process that logs
@@ -33,12 +34,13 @@ class PlanCallback:
 
     def __call__(self, trainer: Any) -> None:
         """Called by the host before there is a model."""
-        from yolo_ckpt.integration.run import Run
-        from yolo_ckpt.integration.trainer import extend, take_largest
+        with random_state_kept():  # the run is seeded by now, and these imports may draw numbers
+            from yolo_ckpt.integration.run import Run
+            from yolo_ckpt.integration.trainer import extend, take_largest
 
-        settings = self._settings_for(trainer)
-        if settings is not None and settings.ckpt != "off":
-            extend(trainer, Run(settings, largest=take_largest(trainer)))
+            settings = self._settings_for(trainer)
+            if settings is not None and settings.ckpt != "off":
+                extend(trainer, Run(settings, largest=take_largest(trainer)))
 
     def _settings_for(self, trainer: Any) -> Settings | None:
         """The flags for this run: a resumed one goes on with the plan in its folder, unless a mode was asked for."""

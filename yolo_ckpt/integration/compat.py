@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+
+from yolo_ckpt.integration.randomness import random_state_kept
 
 PREFIX = "Checkpoint: "
 DEFAULT_IMGSZ = 640
@@ -149,19 +149,8 @@ def training_set(trainer: Any) -> Any:
 
     if not hasattr(trainer, "build_dataset"):
         return None
-    with _random_state_kept(), override_configs(trainer.args, overrides={"cache": False}) as trainer.args:
+    with random_state_kept(), override_configs(trainer.args, overrides={"cache": False}) as trainer.args:
         return trainer.build_dataset(trainer.data["train"], mode="train", batch=16)
-
-
-@contextlib.contextmanager
-def _random_state_kept() -> Iterator[None]:
-    python, numpy = random.getstate(), np.random.get_state()
-    try:
-        with torch.random.fork_rng():
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
 
 
 def optimizer_name(trainer: Any, images: int) -> str:

@@ -15,6 +15,7 @@ import torch
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.auto import AutoPlan
 from yolo_ckpt.integration.loggers import log_report
+from yolo_ckpt.integration.randomness import random_state_kept
 from yolo_ckpt.integration.run import Run
 from yolo_ckpt.integration.versions import installed
 from yolo_ckpt.measuring import LiveBytes, tensors_in
@@ -53,7 +54,8 @@ class Follower:
     def _train_start(self, trainer: Any) -> None:
         self.run.write_plan(trainer)
         if self.run.forecast is not None:
-            self._plot(Path(trainer.save_dir, "ckpt_report.png"), self.run.forecast)
+            with random_state_kept():
+                self._plot(Path(trainer.save_dir, "ckpt_report.png"), self.run.forecast)
 
     @staticmethod
     def _plot(path: Path, found: AutoPlan) -> None:

@@ -78,12 +78,13 @@ class Run:
         compat.set_imgsz(trainer, int(chosen / scale) // stride * stride)
         compat.log(f"imgsz={trainer.args.imgsz} is the largest for batch={batch} in {format_bytes(budget)}")
 
-    def choose_batch(self, trainer: Any, stock: Callable[[], int]) -> int:
-        """The batch for `batch=-1` or a share; by `stock` where there is no budget or the step cannot be simulated."""
+    def choose_batch(self, trainer: Any) -> int | None:
+        """The batch for `batch=-1` or a share; None, for the host to choose, where there is no budget or the step cannot be
+        simulated."""
         self._share = trainer.batch_size if 0 < trainer.batch_size < 1 else 1.0
         budget = self._budget(trainer)
         if budget is None or getattr(trainer.args, "compile", False):
-            return stock()
+            return None
         data = compat.training_set(trainer)
         most = min(len(data) if data is not None else MOST, MOST)
         conditions = self._conditions(trainer, budget, data, batch=1)
@@ -95,7 +96,7 @@ class Run:
             ),
         )  # fmt: skip
         if batch is None:
-            return stock()
+            return None
         why = "trains the most images per second" if self.settings.ckpt == "auto" else "is the largest that fits"
         compat.log(f"batch={batch} {why} at imgsz={conditions.imgsz} in {format_bytes(budget)} ({most} at most)")
         return batch

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from yolo_ckpt.errors import RequestError
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.follow import Follower
+from yolo_ckpt.integration.randomness import random_state_kept
 from yolo_ckpt.integration.ranks import RUN
 from yolo_ckpt.integration.run import Run
 
@@ -43,11 +44,12 @@ def extend(trainer: Any, run: Run) -> None:
 
     def auto_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
         _prepare(self, run)
-        return _refused(self, lambda trainer: run.choose_batch(trainer, lambda: base.auto_batch(self, *args, **kwargs)))
+        batch = _refused(self, run.choose_batch)
+        return base.auto_batch(self, *args, **kwargs) if batch is None else batch
 
     def _build_train_pipeline(self: Any, *args: Any, **kwargs: Any) -> Any:
         _prepare(self, run)
-        run.retry(self)
+        _refused(self, run.retry)
         built = base._build_train_pipeline(self, *args, **kwargs)
         _refused(self, run.prepare_for_budget)
         return built
@@ -82,9 +84,11 @@ def _prepare(trainer: Any, run: Run) -> None:
 
 
 def _refused(trainer: Any, step: Callable[[Any], T]) -> T:
-    """What a step of the planning answers; a request that it refuses leaves no run folder."""
+    """What a step of the planning answers; it moves no random state, and a request that it refuses leaves no run
+    folder."""
     try:
-        return step(trainer)
+        with random_state_kept():
+            return step(trainer)
     except RequestError:
         _remove_if_fresh(Path(trainer.save_dir))
         raise

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
 Tell = Callable[[str], None]
 
 
@@ -19,6 +16,9 @@ def untold(_: str) -> None:
 def progress(title: str, total: int | None = None) -> Iterator[Tell]:
     """A bar (with `total` steps) or a spinner; call what is yielded with the name of each step that begins. Nothing is
     shown where standard error is no terminal, and nothing stays."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     columns = [BarColumn(), MofNCompleteColumn()] if total else [SpinnerColumn()]
     shown = Progress(
