@@ -79,8 +79,8 @@ class Run:
         compat.log(f"imgsz={trainer.args.imgsz} is the largest for batch={batch} in {format_bytes(budget)}")
 
     def choose_batch(self, trainer: Any) -> int | None:
-        """The batch for `batch=-1` or a share; None, for the host to choose, where there is no budget or the step cannot be
-        simulated."""
+        """The batch for `batch=-1` or a share; None, for the host to choose, where there is no budget or where the step
+        cannot be simulated."""
         self._share = trainer.batch_size if 0 < trainer.batch_size < 1 else 1.0
         budget = self._budget(trainer)
         if budget is None or getattr(trainer.args, "compile", False):
