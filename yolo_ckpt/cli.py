@@ -14,7 +14,7 @@ from yolo_ckpt.errors import RequestError, SettingsError, YoloCkptError
 from yolo_ckpt.reporting.progress import progress
 from yolo_ckpt.settings import Settings, flags, split_flags
 
-_CLOUD_ONLY = {"imgsz": "640", "batch": "1", "data": "", "epochs": ""}
+_CLOUD_ONLY = {"imgsz": "640", "batch": "1", "data": "DATA.yaml", "epochs": ""}
 _HELP = {"help", "-h", "--help"}
 
 
@@ -152,7 +152,6 @@ def _fit_cloud(request: _Request, objects: int) -> int:
     from yolo_ckpt.reporting.tables import print_cloud
 
     options = request.options
-    options["data"] = options["data"] or "DATA.yaml"
     arguments = {name: options[name] for name in ("model", "data", "epochs") if options[name]}
     with progress("simulating") as tell:
         found = look.cloud(

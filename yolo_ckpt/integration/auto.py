@@ -158,9 +158,10 @@ class Search:
         ladder = rungs(self.problem)
         places = {(o.first, o.last, o.action): i for i, o in enumerate(self.problem.options)}
         everywhere = tuple(places[first, last, self.full.stages[first].action] for first, last in runs_of(self.full))
-        if self.step(self.full).peak_bytes < self.step(self.plan(ladder[0])).peak_bytes:
-            ladder.insert(0, everywhere)
-        return ladder
+        if self.step(self.full).peak_bytes >= self.step(self.plan(ladder[0])).peak_bytes:
+            return ladder
+        added_ms = self.problem.added_ms(everywhere)
+        return [everywhere, *(c for c in ladder if self.problem.added_ms(c) < added_ms)]
 
     def step(self, plan: Plan) -> Forecast:
         """The simulated step with `plan`."""

@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 
-from yolo_ckpt.integration.randomness import random_state_kept
-
 PREFIX = "Checkpoint: "
 DEFAULT_IMGSZ = 640
 
@@ -143,13 +141,13 @@ def set_imgsz(trainer: Any, imgsz: int) -> None:
 
 
 def training_set(trainer: Any) -> Any:
-    """The run's training data as its loaders will have them, without a cache; None where the trainer makes none. The
-    random state stays: the training is that of a run which was given its sizes."""
+    """The run's training data as its loaders will have them, without a cache; None where the trainer makes none. Making
+    it draws random numbers."""
     from ultralytics.utils.patches import override_configs
 
     if not hasattr(trainer, "build_dataset"):
         return None
-    with random_state_kept(), override_configs(trainer.args, overrides={"cache": False}) as trainer.args:
+    with override_configs(trainer.args, overrides={"cache": False}) as trainer.args:
         return trainer.build_dataset(trainer.data["train"], mode="train", batch=16)
 
 

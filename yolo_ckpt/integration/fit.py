@@ -72,16 +72,15 @@ class Fits:
         fits = max((b for b, peak in known.items() if peak <= self.budget and b < below), default=0)
         fails = min((b for b, peak in known.items() if peak > self.budget), default=below)
         fails = min(fails, below)
-        batch = min(max(guess if not known else 0, fits + 1), fails - 1)
-        if known:
-            batch = min(max(self._batch_by(known, fits or fails), fits + 1), fails - 1)
+        near = next((b for b in (fits, fails) if b in known), None)
+        wanted = guess if near is None else self._batch_by(known, near)
         while fails - fits > 1:
+            batch = min(max(wanted, fits + 1), fails - 1)
             known[batch] = peak = self.peak_bytes(ckpt, imgsz, batch)
             fits, fails = (batch, fails) if peak <= self.budget else (fits, batch)
             wanted = self._batch_by(known, batch)
             if wanted == fits:
                 break
-            batch = min(max(wanted, fits + 1), fails - 1)
         return fits
 
     def _batch_by(self, known: dict[int, int], batch: int) -> int:

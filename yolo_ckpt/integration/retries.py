@@ -12,8 +12,10 @@ from yolo_ckpt.integration import compat
 
 
 class Retries:
-    """Attributes:
-    batch: Images in a step when the loaders were built last.
+    """The halvings of one run.
+
+    Attributes:
+        batch: Images in a step when the loaders were built last.
     """
 
     def __init__(self) -> None:

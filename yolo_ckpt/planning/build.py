@@ -131,7 +131,6 @@ def _option(action: str, first: int, last: int, run: _Run, stock: _Run, times: S
         forward_bytes=max(run.forward[i] for i in stages) - before,
         backward_bytes=max(run.backward[i] for i in stages) - before,
         added_ms=added,
-        recomputed_flops=recomputed,
     )
 
 

@@ -45,9 +45,6 @@ def climb(ladder: list[Choice], peak_bytes: Callable[[Choice], int], budget_byte
     return ladder[fits]
 
 
-NEAR = 1.0  # times the smallest peak by the problem: what is above it is not worth a simulation
-
-
 def relax(problem: Problem, choice: Choice, peak_bytes: Callable[[Choice], int], least_ms: float) -> Choice:
     """`choice` with less to recompute at the same simulated peak, where its peak leaves room elsewhere in the step.
 
@@ -55,7 +52,7 @@ def relax(problem: Problem, choice: Choice, peak_bytes: Callable[[Choice], int],
     depend on the user's budget, and goes no lower than `least_ms` of added time, that of the next rung: so added time
     still never rises as the budget grows.
     """
-    most, promised = peak_bytes(choice), NEAR * problem.peak_bytes(choice)
+    most, promised = peak_bytes(choice), problem.peak_bytes(choice)  # more by the problem is not worth a simulation
     singles = {(o.first, o.action): i for i, o in enumerate(problem.options) if o.first == o.last}
     for costly in sorted(choice, key=lambda i: -problem.options[i].added_ms):
         for action in ("save", "selective"):

@@ -30,7 +30,6 @@ class Option:
         forward_bytes: The most that its forward pass has alive beyond what is kept before it.
         backward_bytes: The same for its backward pass.
         added_ms: Time that it adds to a step.
-        recomputed_flops: Arithmetic of convolutions, products and attention that it adds.
     """
 
     first: int
@@ -40,7 +39,6 @@ class Option:
     forward_bytes: int
     backward_bytes: int
     added_ms: float
-    recomputed_flops: int = 0
 
     @property
     def needed_bytes(self) -> int:

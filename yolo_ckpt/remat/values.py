@@ -190,12 +190,17 @@ def evaluate(value: Value) -> Tensor:
         held = all(ref.value.tensor is not None for ref in refs_in(value.args))
         return _compute(value, _held_view) if held else _Evaluation(value).run()
     missing = _missing_dear(value)
+    if missing:
+        _recompute(value, missing)
+    return value.tensor if value.tensor is not None else _Evaluation(value).run()
+
+
+def _recompute(value: Value, missing: list[Value]) -> None:
+    """Hold the `missing` dear values below `value` that its own evaluation needs."""
     last = _last_uses(value, missing)
     for place, dear in enumerate(missing):
         dear.hold(_Evaluation(dear).run())
         _let_go_inner([d for d in missing[:place] if last.get(id(d)) == place])
-    _let_go_inner([d for d in missing if last.get(id(d)) is None])
-    return value.tensor if value.tensor is not None else _Evaluation(value).run()
 
 
 def _last_uses(value: Value, missing: list[Value]) -> dict[int, int]:
