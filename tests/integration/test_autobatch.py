@@ -13,12 +13,13 @@ import yaml
 import yolo_ckpt
 from tests.conftest import host_model
 from tests.integration.running import train, unequal
-from yolo_ckpt.integration import autobatch, run
+from yolo_ckpt.integration import autobatch, compat, run
 from yolo_ckpt.integration.auto import auto_plan
 from yolo_ckpt.integration.conditions import Conditions
 from yolo_ckpt.integration.fit import Fits
 from yolo_ckpt.planning.times import StageTime
 from yolo_ckpt.remat import registry
+from yolo_ckpt.settings import Settings
 
 pytest.importorskip("ultralytics")
 
@@ -132,11 +133,13 @@ def test_the_largest_image(ckpt: str) -> None:
 def test_training_chooses_its_batch(batch: float, arguments: dict[str, Any]) -> None:
     """What was chosen is what stock trains with when it is given that batch."""
     given = {**arguments, "imgsz": 160, "epochs": 1, "optimizer": "SGD"}
-    planned = train({**given, "batch": batch}, "auto", ckpt_budget="120MiB" if batch < 0 else "240MiB")
+    planned = train({**given, "batch": batch}, "auto", ckpt_budget="120MiB")
     chosen = planned["trainer"].batch_size
     assert chosen > 1
     assert planned["trainer"].args.batch == chosen
-    assert type(planned["trainer"])._yolo_ckpt_run.plan.batch == chosen
+    plan = type(planned["trainer"])._yolo_ckpt_run.plan
+    assert plan.batch == chosen
+    assert plan.peak_bytes <= 120 * MIB * abs(batch)
     assert unequal(train({**given, "batch": chosen}, "stock"), planned) == []
 
 
@@ -169,6 +172,29 @@ def test_training_with_the_largest_image(arguments: dict[str, Any]) -> None:
     assert plan.imgsz == imgsz
     assert 0.8 * (100 << 20) < plan.peak_bytes <= 100 << 20
     assert unequal(train({**given, "imgsz": imgsz}, "stock"), planned) == []
+
+
+def test_the_largest_image_counts_multi_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    monkeypatch.setattr(run, "choose_imgsz", lambda *_, **__: 640)
+    monkeypatch.setattr(run.Run, "_conditions", lambda *_, **__: None)
+    args = SimpleNamespace(multi_scale=0.5, compile=False, imgsz=0)
+    trainer = SimpleNamespace(
+        args=args, batch_size=2, world_size=1, stride=32, device=CPU, model=None, save_dir=tmp_path
+    )  # fmt: skip
+    run.Run(Settings(ckpt="full", ckpt_budget="1GiB"), largest=True).choose_imgsz(trainer)
+    assert args.imgsz == 416  # half as much again is 624
+
+
+@pytest.mark.parametrize(
+    ("images", "asked", "name"), [(100, "auto", "AdamW"), (70_000, "auto", "MuSGD"), (9, "SGD", "SGD")]
+)
+def test_the_optimizer_that_the_host_will_choose(images: int, asked: str, name: str) -> None:
+    from types import SimpleNamespace
+
+    trainer = SimpleNamespace(optimizer=None, args=SimpleNamespace(optimizer=asked, nbs=64), epochs=10)
+    assert compat.optimizer_name(trainer, images) == name
 
 
 def test_the_largest_image_needs_a_budget(arguments: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from yolo_ckpt.planning import exact, heuristic
 from yolo_ckpt.planning.exact import smallest_peak, solve_exact
 from yolo_ckpt.planning.heuristic import solve_frontier
-from yolo_ckpt.planning.ladder import climb, relax, rungs
+from yolo_ckpt.planning.ladder import climb, relax, rungs, with_lowest
 from yolo_ckpt.planning.problem import Option, Problem
 
 MIB = 1 << 20
@@ -153,6 +153,17 @@ def test_more_budget_never_adds_time(seed: int) -> None:
     assert times == sorted(times, reverse=True)
     assert all(simulated(c) <= low + (high - low) * i / 40 for i, c in enumerate(found) if c is not None)
     assert climb(ladder, simulated, low - 1) is None
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_time_falls_from_the_lowest_rung_on(seed: int) -> None:
+    """Also where the choice that is put below is faster than what the problem takes to be lowest."""
+    problem = made_problem(seed)
+    ladder = rungs(problem)
+    lowest = ladder[len(ladder) // 2]
+    added = [problem.added_ms(c) for c in with_lowest(problem, ladder, lowest)]
+    assert added == sorted(set(added), reverse=True)
+    assert len(added) == len(ladder) - len(ladder) // 2
 
 
 def test_what_the_peak_leaves_room_for_is_not_recomputed() -> None:

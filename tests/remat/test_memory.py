@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +16,15 @@ from torch.utils.flop_counter import FlopCounterMode
 import yolo_ckpt
 from tests.conftest import Block, Staged, both_modes, plain_step, toy
 from yolo_ckpt.measuring import LiveBytes, training_step
-from yolo_ckpt.remat import fused, normalize, registry, values
+from yolo_ckpt.remat import fused, normalize, registry, split, values
 
 
 def flops_of(model: nn.Module, ckpt: str) -> int:
-    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt=ckpt))
+    return flops_under(model, yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt=ckpt))
+
+
+def flops_under(model: nn.Module, plan: yolo_ckpt.Plan) -> int:
+    yolo_ckpt.apply(model, plan)
     with FlopCounterMode(display=False) as counter:
         training_step(model, torch.rand(1, 3, 32, 32))
     return counter.get_total_flops()
@@ -40,6 +45,16 @@ def staged_chain() -> Staged:
     return Staged(Block(3, 8, 3), Block(8, 8, 3), Chain(), Block(8, 4))
 
 
+def test_any_large_enough_storage_stands_in_for_an_input() -> None:
+    x, larger, smaller = torch.rand(1, 4, 8, 8), torch.rand(1, 6, 8, 8), torch.rand(1, 3, 8, 8)
+    stand_in = split._stand_in(x, larger, None)
+    assert stand_in is not None
+    assert stand_in.untyped_storage().data_ptr() == larger.untyped_storage().data_ptr()
+    assert (stand_in.size(), stand_in.stride()) == (x.size(), x.stride())
+    assert split._stand_in(x, smaller, None) is None
+    assert split._stand_in(x, larger.double(), None) is None
+
+
 def test_selective_recomputes_no_convolution() -> None:
     assert flops_of(staged_chain(), "selective") == flops_of(staged_chain(), "off")
 
@@ -55,6 +70,22 @@ def test_full_recomputes_exactly_what_it_let_go(
     pixels = 32 * 32
     first, inner = 2 * 3 * 8 * 9 * pixels, 2 * 8 * 8 * 9 * pixels
     assert flops_of(staged_chain(), "full") - flops_of(staged_chain(), "off") == first + times * inner
+
+
+@pytest.mark.parametrize(("nested_min_bytes", "firsts", "inners"), [(0, 3, 4), (1 << 30, 1, 3)])
+def test_two_convolutions_bring_back_what_goes_inside_a_segment(
+    nested_min_bytes: int, firsts: int, inners: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One segment of five convolutions, whose tail is held. On the way to the fourth the first and the second are let
+    go of, the third is not; the way back to the second lets the first go once more."""
+    monkeypatch.setattr(values, "LARGE_BYTES", nested_min_bytes)
+    pixels = 32 * 32
+    first, inner = 2 * 3 * 8 * 9 * pixels, 2 * 8 * 8 * 9 * pixels
+    model = staged_chain()
+    plan = yolo_ckpt.plan(model, imgsz=32, batch=1, ckpt="full")
+    stages = [replace(s, opens=s.index in (0, 3), closes=s.index in (2, 3)) for s in plan.stages]
+    recomputed = flops_under(model, replace(plan, stages=tuple(stages))) - flops_of(staged_chain(), "off")
+    assert recomputed == firsts * first + inners * inner
 
 
 @both_modes

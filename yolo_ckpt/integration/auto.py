@@ -19,7 +19,7 @@ from yolo_ckpt.integration.forecast import Forecast
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planning import NOT_NEEDED, fixed_plan, joins_to_try, plan_of, select_stages
 from yolo_ckpt.planning.build import Sample, Window, build_problem, runs_of, scaled
-from yolo_ckpt.planning.ladder import climb, relax, rungs
+from yolo_ckpt.planning.ladder import climb, relax, rungs, with_lowest
 from yolo_ckpt.planning.problem import Choice, Problem
 from yolo_ckpt.planning.times import step_ms
 from yolo_ckpt.stages import facts_of
@@ -160,8 +160,7 @@ class Search:
         everywhere = tuple(places[first, last, self.full.stages[first].action] for first, last in runs_of(self.full))
         if self.step(self.full).peak_bytes >= self.step(self.plan(ladder[0])).peak_bytes:
             return ladder
-        added_ms = self.problem.added_ms(everywhere)
-        return [everywhere, *(c for c in ladder if self.problem.added_ms(c) < added_ms)]
+        return with_lowest(self.problem, ladder, everywhere)
 
     def step(self, plan: Plan) -> Forecast:
         """The simulated step with `plan`."""

@@ -32,9 +32,9 @@ class Retries:
         return compat.failed_steps(trainer) > self._counted
 
     def undo(self, trainer: Any) -> None:
-        """Take the halving back."""
+        """Take the halving back; none came before, since a tighter plan always comes first."""
         trainer.args.batch = trainer.batch_size = self.batch
-        self._count(trainer, max(self._halvings, 1))  # the host goes on with the epoch where its count is not 0
+        self._count(trainer, 1)  # no halving stands, but the host goes on with the epoch only where its count is not 0
 
     def accept(self, trainer: Any) -> None:
         """Let the halving be."""

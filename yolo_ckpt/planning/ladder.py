@@ -30,6 +30,11 @@ def rungs(problem: Problem) -> list[Choice]:
     return found
 
 
+def with_lowest(problem: Problem, ladder: list[Choice], lowest: Choice) -> list[Choice]:
+    """The ladder on top of a choice whose simulated peak is below its lowest rung's: those rungs that add less time."""
+    return [lowest, *(c for c in ladder if problem.added_ms(c) < problem.added_ms(lowest))]
+
+
 def climb(ladder: list[Choice], peak_bytes: Callable[[Choice], int], budget_bytes: int) -> Choice | None:
     """The highest rung that the bisection finds within the budget; None when the lowest is not. `peak_bytes` simulates
     a choice."""
