@@ -67,7 +67,7 @@ CUDA_CASES = (
     Case("yolo26m.yaml", 1280, 4, "fp16", peers=PEERS[2:]),
 )
 CPU_CASES = (
-    Case("yolo26n.yaml", 160, 2, "bf16", rounds=2, budgets=(0.5,)),
+    Case("yolo26n.yaml", 160, 2, "bf16", rounds=2, budgets=(0.8, 0.5)),
     Case("yolo11n.yaml", 128, 1, "fp32", rounds=2),
 )
 COLUMNS = [
@@ -86,14 +86,19 @@ def bench(case: Case, device: str) -> dict[str, Any]:
     workspace = simulated.workspace_bytes(torch.device(device))
     plans = {ckpt: yolo_ckpt.plan(model, imgsz=case.imgsz, batch=case.batch, ckpt=ckpt) for ckpt in MODES}
     forecasts = {STOCK: simulated.step(None).peak_bytes}
+    refused = {}
     for share in case.budgets:
-        found = auto_plan(model, replace(wanted, budget_bytes=int(share * forecasts[STOCK])))
-        plans[f"auto {share:.0%}"] = found.plan
+        way = f"auto {share:.0%}"
+        try:
+            plans[way] = auto_plan(model, replace(wanted, budget_bytes=int(share * forecasts[STOCK]))).plan
+        except yolo_ckpt.BudgetInfeasibleError as error:
+            refused[way] = error.least_bytes
     forecasts |= {name: simulated.step(plan).peak_bytes for name, plan in plans.items()}
     ways = _ways(case, model, plans, device)
     return {
         "case": asdict(case),
         "workspace_bytes": workspace,
+        "refused": refused,
         "ways": [{**asdict(way), "forecast_bytes": forecasts.get(way.way)} for way in ways],
     }
 
@@ -174,9 +179,11 @@ def markdown(record: dict[str, Any]) -> str:
     lines += [_row(COLUMNS), "|" + "---|" * len(COLUMNS)]
     for row in record["cases"]:
         case = row["case"]
+        key = [case["model"], case["imgsz"], case["batch"], case["amp"]]
         for way in row["ways"]:
-            key = [case["model"], case["imgsz"], case["batch"], case["amp"]]
             lines.append(_row([*key, *_cells(way, row["workspace_bytes"])]))
+        for name, least in row["refused"].items():
+            lines.append(_row([*key, name, f"needs {least / 2**20:,.0f}", *[""] * 7]))
     if record["not_reached"]:
         lines += ["", f"Not reached in the time given: {', '.join(record['not_reached'])}."]
     if record["cards"]:

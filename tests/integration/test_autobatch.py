@@ -161,6 +161,77 @@ def test_the_host_chooses_where_the_step_cannot_be_simulated(
     assert train(given, "auto")["trainer"].batch_size == train(given, "stock")["trainer"].batch_size
 
 
+def test_the_batch_for_a_gpu(made_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that is not there: what its memory is, and what it takes for itself, is made up."""
+    from types import SimpleNamespace
+
+    from yolo_ckpt.integration import forecast
+
+    asked: list[int] = []
+
+    def workspace(simulated: Any, device: torch.device) -> int:
+        asked.append(simulated.batch)
+        return 300 * MIB if device.type == "cuda" else 0
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (900 * MIB, 24 << 30))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 100 * MIB)
+    monkeypatch.setattr(forecast.Simulated, "workspace_bytes", workspace)
+    monkeypatch.setattr(run, "Measured", lambda *_, **__: Times(1000.0, 0.001))
+    args = SimpleNamespace(compile=False, imgsz=320, mosaic=0.0, optimizer="SGD", amp="fp16")
+    trainer = SimpleNamespace(
+        args=args, batch_size=-1, world_size=1, stride=32, device=torch.device("cuda", 0), amp=True, epochs=1,
+        model=host_model("yolo26n.yaml", "meta"),
+    )  # fmt: skip
+    chosen = {ckpt: run.Run(Settings(ckpt=ckpt)).choose_batch(trainer) for ckpt in ("selective", "full", "auto")}
+    for ckpt in ("selective", "full"):
+        wanted = run.Run(Settings(ckpt=ckpt))._conditions(trainer, 900 * MIB, None, batch=1)
+        assert wanted.amp is torch.float16
+        fits = Fits(trainer.model, wanted.on(trainer.device, trainer.model))
+        least, most = (fits.peak_bytes(ckpt, 320, batch) for batch in (chosen[ckpt], chosen[ckpt] + 1))
+        assert least <= 900 * MIB < most
+    assert 1 < chosen["selective"] < chosen["full"]
+    assert 0.9 * chosen["full"] <= chosen["auto"] <= chosen["full"]
+    assert asked
+
+
+@pytest.fixture
+def wide_data(tmp_path: Path) -> Path:
+    """Four strips, and two less wide ones."""
+    import cv2
+    import numpy as np
+
+    root, rng = tmp_path / "wide", np.random.default_rng(0)
+    for kind in ("images", "labels"):
+        (root / kind).mkdir(parents=True)
+    for i in range(6):
+        image = rng.integers(90, 160, (80 if i < 4 else 160, 320, 3), dtype=np.uint8)
+        cv2.imwrite(str(root / "images" / f"{i}.png"), image)
+        (root / "labels" / f"{i}.txt").write_text("0 0.5 0.5 0.2 0.4\n1 0.3 0.3 0.1 0.2", encoding="utf-8")
+    path = root / "data.yaml"
+    path.write_text(f"path: {root}\ntrain: images\nval: images\nnames: [a, b]\n", encoding="utf-8")
+    return path
+
+
+def test_rectangles_are_planned_as_they_are(arguments: dict[str, Any], wide_data: Path) -> None:
+    """With `rect=True` the largest batch decides: what a square would need is far more than what there is here."""
+    given = {**arguments, "data": str(wide_data), "imgsz": 320, "epochs": 1, "rect": True, "optimizer": "SGD"}
+    planned = train(given, "auto", ckpt_budget="90MiB")
+    trainer = planned["trainer"]
+    assert sorted(trainer.train_loader.dataset.batch_shapes.tolist()) == [[96, 320], [96, 320], [160, 320]]
+    found = type(trainer)._yolo_ckpt_run
+    assert found.plan.planned
+    square = auto_plan(trainer.model, conditions(1000, batch=2, objects=2)).stock.peak_bytes
+    assert found.forecast.stock.peak_bytes < 0.7 * square
+    assert unequal(train(given, "stock"), planned) == []
+
+
+def test_images_of_any_shape_bound_an_unknown_batch(arguments: dict[str, Any], wide_data: Path) -> None:
+    given = {**arguments, "data": str(wide_data), "imgsz": 320, "epochs": 1, "rect": True, "optimizer": "SGD"}
+    planned = train({**given, "batch": -1}, "full", ckpt_budget="75MiB")
+    square = Fits(planned["trainer"].model, conditions(75, objects=2, extra_bytes=19 * MIB)).largest_batch("full", 320, 2)
+    assert planned["trainer"].batch_size > square
+
+
 def test_training_with_the_largest_image(arguments: dict[str, Any]) -> None:
     given = {**arguments, "epochs": 1, "batch": 2, "optimizer": "SGD"}
     planned = train({**given, "imgsz": "max"}, "auto", ckpt_budget="100MiB")

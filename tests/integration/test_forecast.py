@@ -11,7 +11,8 @@ from torch import nn
 
 import yolo_ckpt
 from tests.conftest import host_model, toy
-from yolo_ckpt.integration.batches import made_batch
+from yolo_ckpt.integration.batches import Size, made_batch
+from yolo_ckpt.integration.conditions import Conditions
 from yolo_ckpt.integration.forecast import Forecast, Simulated, meta_copy
 from yolo_ckpt.measuring import LiveBytes, tensors_in
 from yolo_ckpt.plan import Plan
@@ -29,7 +30,7 @@ def forecast(model: nn.Module, plan: Plan | None, **given: Any) -> Forecast:
 
 
 def measured_bytes(
-    model: nn.Module, plan: Plan | None, imgsz: int, batch: int, objects: int, amp: torch.dtype | None = None
+    model: nn.Module, plan: Plan | None, imgsz: Size, batch: int, objects: int, amp: torch.dtype | None = None
 ) -> int:
     """Peak live bytes of a real step with the loss, gradients included."""
     trial = copy.deepcopy(model)
@@ -62,6 +63,22 @@ def test_within_two_percent_of_a_real_step(name: str, ckpt: str) -> None:
     real = measured_bytes(model, plan, 320, 2, 10)
     found = forecast(model, plan, imgsz=320, batch=2, objects=10).peak_bytes
     assert 0.995 * real <= found <= 1.02 * real
+
+
+@pytest.mark.parametrize("name", ["yolo26n.yaml", "yolo26n-seg.yaml", "yolo26n-depth.yaml"])
+def test_images_that_are_not_square(name: str) -> None:
+    model = host_model(name)
+    plan = yolo_ckpt.plan(model, imgsz=640, batch=2, ckpt="full")
+    real = measured_bytes(model, plan, (160, 640), 2, 10)
+    found = forecast(model, plan, imgsz=(160, 640), batch=2, objects=10).peak_bytes
+    assert 0.995 * real <= found <= 1.02 * real
+
+
+def test_sides_become_multiples_of_the_stride() -> None:
+    request = {"imgsz": 641, "batch": 1, "budget_bytes": 0}
+    assert Conditions(**request).size == 641  # type: ignore[arg-type]
+    assert Conditions(**request, sides=(0.25, 1.0)).size == (192, 672)  # type: ignore[arg-type]
+    assert Conditions(**{**request, "imgsz": 640}, sides=(192 / 640, 1.0)).size == (192, 640)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ckpt", ["off", "selective", "full"])

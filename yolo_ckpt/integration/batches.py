@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from yolo_ckpt.errors import RequestError
 
 Batch = dict[str, Tensor]
+Size = int | tuple[int, int]  # the side of square images, or height and width
+HeightWidth = tuple[int, int]
 
 MASK_RATIO = 4  # the host's default: ground-truth masks are a quarter of the image's side
 SIDES = (0.01, 0.05)  # of an object, as shares of the image's side
@@ -24,9 +26,10 @@ def task_of(model: nn.Module) -> str:
 
 
 def made_batch(
-    model: nn.Module, *, imgsz: int, batch: int, objects: int, device: str, images_on: str | None = None
+    model: nn.Module, *, imgsz: Size, batch: int, objects: int, device: str, images_on: str | None = None
 ) -> Batch:
-    """A batch of `batch` noise images (B, C, imgsz, imgsz) with `objects` objects each, for the task of `model`.
+    """A batch of `batch` noise images (B, C, H, W) with `objects` objects each, for the task of `model`; H and W are
+    both `imgsz` where that is one number.
 
     The same for the same arguments. All is on `device`, as the host's trainer puts it there, but for the images where
     `images_on` names another one (meta, for a simulation).
@@ -38,15 +41,21 @@ def made_batch(
     if task not in _TARGETS:
         raise RequestError(f"{type(model).__name__}: there are no made targets for the task {task}")
     g = torch.Generator().manual_seed(0)
-    targets = _TARGETS[task](model, batch, imgsz, objects, g)
+    height, width = height_width(imgsz)
+    targets = _TARGETS[task](model, batch, (height, width), objects, g)
     channels = channels_of(model)
-    images = torch.empty(batch, channels, imgsz, imgsz, device=images_on or device)
+    images = torch.empty(batch, channels, height, width, device=images_on or device)
     if not images.is_meta:
-        images.copy_(torch.rand(batch, channels, imgsz, imgsz, generator=g))
+        images.copy_(torch.rand(batch, channels, height, width, generator=g))
     texts = getattr(model, "txt_feats", None)  # of YOLO-World: one embedding per class
     if isinstance(texts, Tensor):
         targets["txt_feats"] = texts.expand(batch, -1, -1)
     return {"img": images, **{name: target.to(device) for name, target in targets.items()}}
+
+
+def height_width(size: Size) -> tuple[int, int]:
+    """Of images of this size."""
+    return (size, size) if isinstance(size, int) else size
 
 
 def channels_of(model: nn.Module) -> int:
@@ -59,7 +68,7 @@ def _classes(model: Any) -> int:
     return int(getattr(model.model[-1], "nc", 0) or model.yaml["nc"])
 
 
-def _boxes(model: nn.Module, batch: int, _: int, objects: int, g: torch.Generator) -> Batch:
+def _boxes(model: nn.Module, batch: int, _: HeightWidth, objects: int, g: torch.Generator) -> Batch:
     n = batch * objects
     low, high = SIDES
     wh = low + (high - low) * torch.rand(n, 2, generator=g)
@@ -71,46 +80,46 @@ def _boxes(model: nn.Module, batch: int, _: int, objects: int, g: torch.Generato
     }
 
 
-def _turned_boxes(model: nn.Module, batch: int, imgsz: int, objects: int, g: torch.Generator) -> Batch:
-    made = _boxes(model, batch, imgsz, objects, g)
+def _turned_boxes(model: nn.Module, batch: int, size: HeightWidth, objects: int, g: torch.Generator) -> Batch:
+    made = _boxes(model, batch, size, objects, g)
     angles = torch.rand(batch * objects, 1, generator=g) * torch.pi / 2
     return {**made, "bboxes": torch.cat([made["bboxes"], angles], 1)}
 
 
-def _masks(model: nn.Module, batch: int, imgsz: int, objects: int, g: torch.Generator) -> Batch:
-    made = _boxes(model, batch, imgsz, objects, g)
-    side = imgsz // MASK_RATIO
-    masks = torch.zeros(batch, side, side, dtype=torch.uint8)
-    classes = torch.zeros(batch, side, side, dtype=torch.uint8)
+def _masks(model: nn.Module, batch: int, size: HeightWidth, objects: int, g: torch.Generator) -> Batch:
+    made = _boxes(model, batch, size, objects, g)
+    height, width = (side // MASK_RATIO for side in size)
+    masks = torch.zeros(batch, height, width, dtype=torch.uint8)
+    classes = torch.zeros(batch, height, width, dtype=torch.uint8)
     for i in range(batch * objects):
-        x, y, w, h = (made["bboxes"][i] * side).tolist()
+        x, y, w, h = (made["bboxes"][i] * torch.tensor([width, height, width, height])).tolist()
         rows, columns = slice(int(y - h / 2), int(y + h / 2) + 1), slice(int(x - w / 2), int(x + w / 2) + 1)
         masks[i // objects, rows, columns] = i % objects + 1
         classes[i // objects, rows, columns] = int(made["cls"][i])
     return {**made, "masks": masks, "sem_masks": classes}
 
 
-def _keypoints(model: nn.Module, batch: int, imgsz: int, objects: int, g: torch.Generator) -> Batch:
-    made = _boxes(model, batch, imgsz, objects, g)
+def _keypoints(model: nn.Module, batch: int, size: HeightWidth, objects: int, g: torch.Generator) -> Batch:
+    made = _boxes(model, batch, size, objects, g)
     count, dims = model.model[-1].kpt_shape  # type: ignore[index,union-attr]
     points = made["bboxes"][:, None, :2] + 0.02 * (torch.rand(batch * objects, count, 2, generator=g) - 0.5)
     seen = torch.full((batch * objects, count, dims - 2), 2.0)
     return {**made, "keypoints": torch.cat([points, seen], 2)}
 
 
-def _labels(model: nn.Module, batch: int, _: int, __: int, g: torch.Generator) -> Batch:
+def _labels(model: nn.Module, batch: int, _: HeightWidth, __: int, g: torch.Generator) -> Batch:
     return {"cls": torch.randint(_classes(model), (batch,), generator=g)}
 
 
-def _class_map(model: nn.Module, batch: int, imgsz: int, _: int, g: torch.Generator) -> Batch:
-    return {"semantic_mask": torch.randint(_classes(model), (batch, imgsz, imgsz), generator=g)}
+def _class_map(model: nn.Module, batch: int, size: HeightWidth, _: int, g: torch.Generator) -> Batch:
+    return {"semantic_mask": torch.randint(_classes(model), (batch, *size), generator=g)}
 
 
-def _depth_map(_: nn.Module, batch: int, imgsz: int, __: int, g: torch.Generator) -> Batch:
-    return {"depth": 1 + 9 * torch.rand(batch, imgsz, imgsz, generator=g)}
+def _depth_map(_: nn.Module, batch: int, size: HeightWidth, __: int, g: torch.Generator) -> Batch:
+    return {"depth": 1 + 9 * torch.rand(batch, *size, generator=g)}
 
 
-_TARGETS: dict[str, Callable[[Any, int, int, int, torch.Generator], Batch]] = {
+_TARGETS: dict[str, Callable[[Any, int, HeightWidth, int, torch.Generator], Batch]] = {
     "detect": _boxes,
     "obb": _turned_boxes,
     "segment": _masks,

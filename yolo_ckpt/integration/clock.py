@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from yolo_ckpt import attachment
-from yolo_ckpt.integration.batches import channels_of
+from yolo_ckpt.integration.batches import Size, channels_of, height_width
 from yolo_ckpt.measuring.timing import stage_forward_ms
 from yolo_ckpt.measuring.work import Work
 from yolo_ckpt.planning.times import TYPICAL, StageTime, measured_times
@@ -54,7 +54,7 @@ class Measured:
     measured = True
 
     def __init__(
-        self, model: nn.Module, work: Sequence[Work], *, imgsz: int, amp: torch.dtype | None, device: torch.device
+        self, model: nn.Module, work: Sequence[Work], *, imgsz: Size, amp: torch.dtype | None, device: torch.device
     ) -> None:
         self._model, self._work, self._imgsz, self._amp, self._device = model, work, imgsz, amp, device
         self._ms: list[tuple[float, float]] | None = None  # of each stage: fixed, and for each image
@@ -80,7 +80,7 @@ class Measured:
 
     def _forward_ms(self, model: Any, images: int) -> list[float]:
         generator = torch.Generator(self._device)  # the run's own random state stays
-        size = (images, channels_of(model), self._imgsz, self._imgsz)
+        size = (images, channels_of(model), *height_width(self._imgsz))
         noise = torch.rand(size, device=self._device, generator=generator)
         devices = [self._device] if self._device.type == "cuda" else []
         cast = torch.autocast(self._device.type, dtype=self._amp, enabled=self._amp is not None)

@@ -140,15 +140,24 @@ def set_imgsz(trainer: Any, imgsz: int) -> None:
         YAML.save(path, {**YAML.load(path), "imgsz": imgsz})
 
 
-def training_set(trainer: Any) -> Any:
-    """The run's training data as its loaders will have them, without a cache; None where the trainer makes none. Making
-    it draws random numbers."""
+def training_set(trainer: Any, batch: int) -> Any:
+    """The run's training data as its loaders will have them with `batch` images at a time, without a cache; None where
+    the trainer makes none. Making it draws random numbers."""
     from ultralytics.utils.patches import override_configs
 
     if not hasattr(trainer, "build_dataset"):
         return None
     with override_configs(trainer.args, overrides={"cache": False}) as trainer.args:
-        return trainer.build_dataset(trainer.data["train"], mode="train", batch=16)
+        return trainer.build_dataset(trainer.data["train"], mode="train", batch=batch)
+
+
+def largest_sides(data: Any) -> tuple[float, float]:
+    """Height and width of the largest batch as shares of imgsz: with `rect=True` every batch of the training set has a
+    shape of its own."""
+    if not getattr(data, "rect", False):
+        return 1.0, 1.0
+    height, width = max(data.batch_shapes.tolist(), key=lambda shape: shape[0] * shape[1])
+    return height / data.imgsz, width / data.imgsz
 
 
 def optimizer_name(trainer: Any, images: int) -> str:

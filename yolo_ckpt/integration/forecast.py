@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from yolo_ckpt import attachment
-from yolo_ckpt.integration.batches import made_batch
+from yolo_ckpt.integration.batches import Size, height_width, made_batch
 from yolo_ckpt.integration.compat import on_meta
 from yolo_ckpt.measuring import bytes_of, tensors_in
 from yolo_ckpt.measuring.autocast import MetaAutocast
@@ -62,7 +62,7 @@ class Simulated:
 
     Args:
         model: A model of the host, on any device. It stays as it is.
-        imgsz: Side of the square images in pixels.
+        imgsz: Side of the square images in pixels, or their height and width.
         batch: Images per step.
         objects: Objects in each image.
         amp: The half precision of mixed-precision training; None without.
@@ -76,7 +76,7 @@ class Simulated:
         self,
         model: nn.Module,
         *,
-        imgsz: int,
+        imgsz: Size,
         batch: int,
         objects: int = OBJECTS,
         amp: torch.dtype | None = None,
@@ -87,7 +87,7 @@ class Simulated:
         self._made = (
             made_batch(self._model, imgsz=imgsz, batch=batch, objects=objects, device="cpu", images_on="meta")
             if hasattr(self._model, "loss")
-            else {"img": torch.empty(batch, 3, imgsz, imgsz, device="meta")}
+            else {"img": torch.empty(batch, 3, *height_width(imgsz), device="meta")}
         )
 
     def step(self, plan: Plan | None) -> Forecast:

@@ -64,7 +64,7 @@ class Run:
         if budget is None or getattr(trainer.args, "compile", False):
             raise RequestError("imgsz=max needs a GPU or ckpt_budget=, and compile=False; give one, or a size")
         batch = compat.batch_per_device(trainer)
-        conditions = self._conditions(trainer, budget, compat.training_set(trainer), batch=batch)
+        conditions = self._conditions(trainer, budget, compat.training_set(trainer, batch), batch=batch)
         stride = int(trainer.stride)
         chosen = self._simulated(
             trainer,
@@ -85,7 +85,7 @@ class Run:
         budget = self._budget(trainer)
         if budget is None or getattr(trainer.args, "compile", False):
             return None
-        data = compat.training_set(trainer)
+        data = compat.training_set(trainer, batch=MOST)
         most = min(len(data) if data is not None else MOST, MOST)
         conditions = self._conditions(trainer, budget, data, batch=1)
         batch = self._simulated(
@@ -198,6 +198,7 @@ class Run:
             extra_bytes=extra_bytes(trainer.model, optimizer),
             amp=compat.amp_dtype(trainer),
             device=trainer.device.type,
+            sides=compat.largest_sides(data),
         )
 
     def _stage_times(self, trainer: Any, conditions: Conditions) -> StageTimes:
@@ -205,7 +206,7 @@ class Run:
         if self._times is None:
             work = replace(conditions, batch=1).simulated(trainer.model).work()
             self._times = Measured(
-                trainer.model, work, imgsz=conditions.imgsz, amp=conditions.amp, device=trainer.device
+                trainer.model, work, imgsz=conditions.size, amp=conditions.amp, device=trainer.device
             )
         return self._times
 
