@@ -228,8 +228,8 @@ def test_rectangles_are_planned_as_they_are(arguments: dict[str, Any], wide_data
 def test_images_of_any_shape_bound_an_unknown_batch(arguments: dict[str, Any], wide_data: Path) -> None:
     given = {**arguments, "data": str(wide_data), "imgsz": 320, "epochs": 1, "rect": True, "optimizer": "SGD"}
     planned = train({**given, "batch": -1}, "full", ckpt_budget="75MiB")
-    square = Fits(planned["trainer"].model, conditions(75, objects=2, extra_bytes=19 * MIB)).largest_batch("full", 320, 2)
-    assert planned["trainer"].batch_size > square
+    square = conditions(75, objects=2, extra_bytes=19 * MIB)
+    assert planned["trainer"].batch_size > Fits(planned["trainer"].model, square).largest_batch("full", 320, 2)
 
 
 def test_training_with_the_largest_image(arguments: dict[str, Any]) -> None:
