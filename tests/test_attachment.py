@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import io
+import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -184,3 +186,25 @@ def test_a_criterion_that_cannot_change_its_class_stays(wrapped: str) -> None:
     one_loss(planned(model)).backward()
     assert model.criterion is criteria[wrapped]
     yolo_ckpt.remove(model)
+
+
+@pytest.mark.parametrize("stages", ["all", "backbone"])
+def test_the_losses_assigners_are_bounded_and_given_back(stages: str) -> None:
+    from yolo_ckpt.hotspots import BoundedAssigner
+
+    def bounded(model: Any) -> list[bool]:
+        criterion = model.criterion
+        return [isinstance(c.assigner, nn.Module) and BoundedAssigner in type(c.assigner).__mro__ for c in (
+            criterion.one2many, criterion.one2one
+        )]  # fmt: skip
+
+    model = planned(host_model("yolo26n.yaml"), ckpt_stages=stages)
+    one_loss(model).backward()
+    assert bounded(model) == [True, True]
+    assert model.criterion.one2many.assigner.__class__.__name__ == "TaskAlignedAssigner"
+    loaded = pickle.loads(pickle.dumps(model))
+    assert bounded(loaded) == [False, False]
+    yolo_ckpt.remove(model)
+    assert bounded(model) == [False, False]
+    yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=64, batch=1, ckpt="full"))
+    assert bounded(model) == [True, True]

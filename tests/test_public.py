@@ -24,10 +24,10 @@ LAYERS = [
     ("errors", "units"),
     ("settings", "plan"),
     ("planning", "reporting"),
-    ("remat", "measuring"),
+    ("remat", "measuring", "hotspots"),
     ("stages", "attachment"),
     ("planner",),
-    ("hotspots", "integration", "data"),
+    ("integration", "data"),
     ("api", "helptext", "cli", "__main__"),
 ]
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from yolo_ckpt.hotspots import BoundedAssigner, is_known_assigner
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.remat import (
     ConvBlock,
@@ -96,12 +97,22 @@ class _Loop:
         return stage_loop(self.model, x)
 
 
-class _LossMaker:
+class _CriterionMaker:
     """A model that makes its loss at the first training step."""
 
     def init_criterion(self) -> Any:
-        """The model's own criterion, planned."""
+        """The model's own criterion, its parts bounded."""
         criterion = super().init_criterion()  # type: ignore[misc]
+        _bound_parts(criterion)
+        return criterion
+
+
+class _LossMaker(_CriterionMaker):
+    """A model whose loss is a planned stage."""
+
+    def init_criterion(self) -> Any:
+        """The model's own criterion, its parts bounded, planned."""
+        criterion = super().init_criterion()
         _plan_loss(criterion)
         return criterion
 
@@ -158,6 +169,19 @@ def _give(thing: Any, *roles: type) -> None:
         _set_class(thing, _class_for(_original(thing), roles))
 
 
+def _bound_parts(criterion: Any) -> None:
+    """Give the parts of a criterion that need more memory than they have to the roles that bound it."""
+    for assigner in _assigners(criterion):
+        if is_known_assigner(assigner):
+            _give(assigner, BoundedAssigner)
+
+
+def _assigners(criterion: Any) -> list[Any]:
+    """The assigners of a criterion, and of the criteria that it is made of."""
+    parts = (criterion, *getattr(criterion, "__dict__", {}).values())
+    return [part.assigner for part in parts if isinstance(getattr(part, "assigner", None), nn.Module)]
+
+
 def _plan_loss(criterion: Any) -> None:
     """Give a criterion its role. One that is no object of a class with a `__call__` written in Python (a function, a
     bound method, a partial) cannot change its class, and stays as it is."""
@@ -191,15 +215,19 @@ def apply(model: Model, plan: Plan) -> Model:
 def _apply_to_whole(model: nn.Module, *, loss: bool) -> None:
     """What a plan does to the model itself: its loop over the stages, and the loss where the head is planned."""
     loops = "_predict_once" not in model.__dict__ and is_known_loop(getattr(type(model), "_predict_once", None))
-    makes = loss and hasattr(type(model), "init_criterion")
-    _give(model, *((_Loop,) if loops else ()), *((_LossMaker,) if makes else ()))
-    if makes and getattr(model, "criterion", None) is not None:
-        _plan_loss(model.criterion)
+    maker = (_LossMaker if loss else _CriterionMaker,) if hasattr(type(model), "init_criterion") else ()
+    _give(model, *((_Loop,) if loops else ()), *maker)
+    criterion = getattr(model, "criterion", None)
+    if maker and criterion is not None:
+        _bound_parts(criterion)
+        if loss:
+            _plan_loss(criterion)
 
 
 def remove(model: Model) -> Model:
     """Take any plan off `model` in place; it is exactly what it was. Return the model."""
-    for thing in (*model.modules(), getattr(unwrap(model), "criterion", None)):
+    criterion = getattr(unwrap(model), "criterion", None)
+    for thing in (*model.modules(), criterion, *_assigners(criterion)):
         if issubclass(type(thing), _Planned):
             _set_class(thing, _original(thing))
             thing.__dict__.pop(_SEGMENT, None)

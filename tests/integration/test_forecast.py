@@ -65,6 +65,16 @@ def test_within_two_percent_of_a_real_step(name: str, ckpt: str) -> None:
     assert 0.995 * real <= found <= 1.02 * real
 
 
+@pytest.mark.parametrize("name", ["yolo26n.yaml", "yolo11n-obb.yaml"])
+def test_crowded_images(name: str) -> None:
+    """The assigner works on pairs there, which the forecast counts."""
+    model = host_model(name)
+    stock, plan = (yolo_ckpt.plan(model, imgsz=640, batch=1, ckpt=c) for c in ("off", "full"))
+    real = measured_bytes(model, plan, 640, 1, 500)
+    assert 0.995 * real <= forecast(model, plan, imgsz=640, batch=1, objects=500).peak_bytes <= 1.02 * real
+    assert real < 0.3 * forecast(model, stock, imgsz=640, batch=1, objects=500).peak_bytes
+
+
 @pytest.mark.parametrize("name", ["yolo26n.yaml", "yolo26n-seg.yaml", "yolo26n-depth.yaml"])
 def test_images_that_are_not_square(name: str) -> None:
     model = host_model(name)

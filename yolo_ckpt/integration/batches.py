@@ -89,7 +89,8 @@ def _turned_boxes(model: nn.Module, batch: int, size: HeightWidth, objects: int,
 def _masks(model: nn.Module, batch: int, size: HeightWidth, objects: int, g: torch.Generator) -> Batch:
     made = _boxes(model, batch, size, objects, g)
     height, width = (side // MASK_RATIO for side in size)
-    masks = torch.zeros(batch, height, width, dtype=torch.uint8)
+    numbers = torch.uint8 if objects < 256 else torch.int32  # as the host's loader
+    masks = torch.zeros(batch, height, width, dtype=numbers)
     classes = torch.zeros(batch, height, width, dtype=torch.uint8)
     for i in range(batch * objects):
         x, y, w, h = (made["bboxes"][i] * torch.tensor([width, height, width, height])).tolist()

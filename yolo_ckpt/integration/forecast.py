@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from yolo_ckpt import attachment
+from yolo_ckpt.integration.anchors import Masks
 from yolo_ckpt.integration.batches import Size, height_width, made_batch
 from yolo_ckpt.integration.compat import on_meta
 from yolo_ckpt.measuring import bytes_of, tensors_in
@@ -31,7 +31,6 @@ from yolo_ckpt.stages import stages_of, unwrap
 
 OBJECTS = 30  # per image, where nothing is known of the data
 AMP = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}  # mixed precision by name
-TOPK = 10  # anchors that the host's assigner gives an object at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +92,7 @@ class Simulated:
     def step(self, plan: Plan | None) -> Forecast:
         """One step with `plan`, or stock."""
         trial = meta_copy(self._model)
-        masks = _Masks(trial, self._made)
+        masks = Masks(trial, self._made)
         with self._simulation(masks) as data:
             if hasattr(trial, "init_criterion"):
                 trial.criterion = trial.init_criterion()
@@ -118,14 +117,14 @@ class Simulated:
         if device.type != "cuda":
             return 0
         trial = meta_copy(self._model)
-        with self._simulation(_Masks(trial, self._made)) as data, torch.no_grad():
+        with self._simulation(Masks(trial, self._made)) as data, torch.no_grad():
             calls = largest_convolutions(trial, lambda: self._cast(trial, data["img"]))
         return workspace_bytes(calls, device, self._amp or torch.float32)
 
     def work(self) -> list[Work]:
         """What each stage's forward pass computes and moves."""
         trial = meta_copy(self._model)
-        with self._simulation(_Masks(trial, self._made)) as data, torch.no_grad():
+        with self._simulation(Masks(trial, self._made)) as data, torch.no_grad():
             return stage_work(stages_of(trial), lambda: self._cast(trial, data["img"]))
 
     def _loss(self, model: Any, data: dict[str, Tensor]) -> Tensor:
@@ -139,7 +138,7 @@ class Simulated:
             return model(given)
 
     @contextlib.contextmanager
-    def _simulation(self, masks: _Masks) -> Iterator[dict[str, Tensor]]:
+    def _simulation(self, masks: Masks) -> Iterator[dict[str, Tensor]]:
         simulation = Simulation(masks.count_true)
         with on_meta(), simulation, simulated_for(cuda=self._cuda, autocast=self._amp):
             yield {name: t if t.is_meta else simulation.lend(t) for name, t in self._made.items()}
@@ -157,57 +156,3 @@ def meta_copy(model: nn.Module) -> Any:
     criterion = model.__dict__.get("criterion")
     memo[id(criterion)] = None  # made again for the copy's device
     return attachment.remove(copy.deepcopy(model, memo)).train()
-
-
-class _Masks:
-    """How many elements of the masks in the host's detection losses are true.
-
-    Masks over anchors are told by their size: anchors inside objects (B, objects, anchors), anchors given to objects
-    (B, anchors) or (anchors,). Masks of other sizes are all true.
-    """
-
-    def __init__(self, model: nn.Module, data: dict[str, Tensor]) -> None:
-        strides = sorted(float(s) for s in getattr(model, "stride", ()))
-        self.batch, _, height, width = data["img"].shape
-        self.anchors = sum(math.ceil(height / s) * math.ceil(width / s) for s in strides)
-        self.inside = _anchors_inside(data.get("bboxes"), strides, height, width)
-        self.most = TOPK
-
-    def follow(self, criterion: Any) -> None:
-        """Ask each assigner of `criterion`, when it runs, how many anchors it gives an object at most."""
-        for loss in (criterion, *vars(criterion).values()):
-            assigner = getattr(loss, "assigner", None)
-            if isinstance(assigner, nn.Module):
-                assigner.register_forward_pre_hook(self._asked)
-
-    def _asked(self, assigner: Any, _: Any) -> None:
-        self.most = int(getattr(assigner, "topk2", None) or assigner.topk)
-
-    def count_true(self, shape: torch.Size) -> int:
-        """The estimate for a mask of this size."""
-        if shape[-1] != self.anchors or not self.anchors:
-            return math.prod(shape)
-        if len(shape) == 3:
-            return max(int(self.inside.sum()), 1)
-        given = max(int(self.inside.clamp_max(self.most).sum()), 1)
-        return given if len(shape) == 2 else max(given // self.batch, 1)
-
-
-def _anchors_inside(boxes: Tensor | None, strides: list[float], height: int, width: int) -> Tensor:
-    """Anchors inside each of `boxes` (N, 4 or 5), which are relative centres and sizes."""
-    if boxes is None or not strides:
-        return torch.zeros(1)
-    least = strides[min(1, len(strides) - 1)]  # the assigner takes smaller boxes to be this large
-    rows, columns = (
-        [_centres_between(boxes[:, i], boxes[:, i + 2], least, size, s) for s in strides]
-        for i, size in ((1, height), (0, width))
-    )
-    return torch.stack([r * c for r, c in zip(rows, columns, strict=True)]).sum(0)
-
-
-def _centres_between(centre: Tensor, side: Tensor, least: float, size: int, stride: float) -> Tensor:
-    """How many anchor centres of a grid lie in each interval, given by its relative centre and side."""
-    half = (side * size).clamp_min(least) / 2 / stride
-    middle = centre * size / stride - 0.5  # anchor i is at (i + 0.5) * stride
-    first, last = (middle - half).floor() + 1, (middle + half).ceil() - 1
-    return (last.clamp_max(math.ceil(size / stride) - 1) - first.clamp_min(0) + 1).clamp_min(0)

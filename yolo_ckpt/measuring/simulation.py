@@ -9,6 +9,9 @@ is known (the targets, and what is computed from them and from constants) have a
    how many elements of the mask are true decides.
 4. Where content decides a branch (`if mask.sum():`) and there is no shadow, the number is a large one.
 5. A meta tensor that is moved to the CPU is its shadow there, or zeros.
+6. `torch.tensor` and indexing with a list put no content on meta, and no operator shows what they were given: they are
+   caught as functions.
+7. Lists of pairs and of anchors (one or two dimensions) may be larger than tables and still have a shadow.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 MANY = 1024  # what a number without content counts as (rule 4)
 SHADOW_MAX_ELEMENTS = 1 << 20
+LIST_MAX_ELEMENTS = 1 << 24
 
 _aten = torch.ops.aten
 _WITH_MASKS = (_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default)
@@ -38,6 +43,16 @@ class Simulation(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._count_true = count_true
         self._shadows: dict[int, Tensor] = {}  # by storage: a flat CPU tensor over all of it
+
+    def __enter__(self) -> Simulation:
+        self._python = _PythonContent(self)
+        self._python.__enter__()  # type: ignore[no-untyped-call]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._python.__exit__(*error)  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -58,6 +73,8 @@ class Simulation(TorchDispatchMode):
             return self._to_meta(func, args, kwargs) if _moves_to(kwargs, "meta") else func(*args, **kwargs)
         shadows = [self._shadow(t) if t.is_meta else t for t in given] if self._shadows else [None]
         known = not any(s is None for s in shadows)
+        if not known and func in _CONSTANTS:
+            return self._constant(func, args, kwargs)
         if not known and _is_alike(func, given, kwargs):
             return self._alike(func, args, kwargs, given[0])
         quick = _QUICK.get(func)
@@ -96,9 +113,17 @@ class Simulation(TorchDispatchMode):
             return args[0]  # type: ignore[no-any-return]
         return torch.empty_like(like)
 
+    def _constant(self, func: Any, args: Any, kwargs: Any) -> Tensor:
+        """A new tensor whose content does not depend on that of the one it is made like."""
+        made: Tensor = func(*args, **kwargs)
+        if _may_have_shadow(made.shape):
+            like = torch.empty(args[0].shape if func in _LIKE else 0, dtype=args[0].dtype)
+            self._remember(made, func(like, *args[1:], **{k: v for k, v in kwargs.items() if k != "device"}))
+        return made
+
     def _on_shadows(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What the operator puts out for the shadows; None where that is not worth it."""
-        if _is_view(func) or _elements(func, args, kwargs) > SHADOW_MAX_ELEMENTS:
+        if _is_view(func) or not _may_have_shadow(_shape(func, args, kwargs)):
             return None
         args, kwargs = (tree_map(lambda t: self._shadow(t) if _on_meta(t) else t, a) for a in (args, kwargs))
         if kwargs.get("device") is not None:
@@ -119,7 +144,7 @@ class Simulation(TorchDispatchMode):
         return found
 
     def _remember(self, made: Tensor, content: Tensor) -> None:
-        if made.numel() > SHADOW_MAX_ELEMENTS or made.shape != content.shape:
+        if not _may_have_shadow(made.shape) or made.shape != content.shape:
             return
         storage = made.untyped_storage()
         flat = torch.zeros(storage.nbytes() // made.element_size(), dtype=made.dtype)
@@ -147,6 +172,26 @@ class Simulation(TorchDispatchMode):
         shadow = self._shadow(tensor)
         dtype = kwargs.get("dtype") or tensor.dtype
         return torch.zeros(tensor.shape, dtype=dtype) if shadow is None else shadow.to(dtype, copy=True)
+
+
+class _PythonContent(TorchFunctionMode):
+    """Keeps the content of lists of numbers that become meta tensors (rule 6)."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self._simulation = simulation
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.tensor and _moves_to(kwargs, "meta"):
+            return self._simulation.lend(func(*args, **{**kwargs, "device": "cpu"}))
+        if func is Tensor.__getitem__ and args[0].is_meta and _is_positions(args[1]):
+            return func(args[0], self._simulation.lend(torch.tensor(args[1])))
+        return func(*args, **kwargs)
+
+
+def _is_positions(index: Any) -> bool:
+    return isinstance(index, list) and bool(index) and all(type(i) is int for i in index)
 
 
 def _nonzero(count_true: CountTrue, args: Any) -> Tensor:
@@ -187,6 +232,9 @@ _QUICK: dict[Any, Callable[..., Any]] = {
     _aten.native_batch_norm.default: _batch_norm,
     _aten.native_batch_norm_backward.default: _batch_norm_backward,
 }
+
+_LIKE = (_aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.default)
+_CONSTANTS = (*_LIKE, _aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default)
 
 _SPECIAL: dict[Any, Callable[[CountTrue, Any], Any]] = {
     _aten.nonzero.default: _nonzero,
@@ -269,13 +317,16 @@ def _is_view(func: Any) -> bool:
     return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
-def _elements(func: Any, args: Any, kwargs: Any) -> int:
-    """Elements that broadcasting the tensors together gives, or that a factory is asked for."""
+def _may_have_shadow(shape: torch.Size) -> bool:
+    return shape.numel() <= (LIST_MAX_ELEMENTS if len(shape) <= 2 else SHADOW_MAX_ELEMENTS)
+
+
+def _shape(func: Any, args: Any, kwargs: Any) -> torch.Size:
+    """What broadcasting the tensors together gives, or what a factory is asked for."""
     shapes = [t.shape for t in (*_tensors(args), *_tensors(kwargs.values()))]
     if not shapes:
-        size = args[0] if args and isinstance(args[0], (list, tuple)) else ()
-        return int(torch.Size(size).numel())
+        return torch.Size(args[0] if args and isinstance(args[0], (list, tuple)) else ())
     try:
-        return int(torch.broadcast_shapes(*shapes).numel())
+        return torch.Size(torch.broadcast_shapes(*shapes))
     except RuntimeError:
-        return max(s.numel() for s in shapes)
+        return max(shapes, key=torch.Size.numel)

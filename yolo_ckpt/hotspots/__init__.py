@@ -1,0 +1,7 @@
+"""Memory-bounded stand-ins for parts of the host that are not stages, with the same results. torch only: what they
+stand for is told by how it behaves."""
+
+from yolo_ckpt.hotspots.assigner import BoundedAssigner
+from yolo_ckpt.hotspots.known import is_known_assigner
+
+__all__ = ["BoundedAssigner", "is_known_assigner"]

@@ -1,0 +1,123 @@
+"""Telling an assigner whose results ours are: by giving both the same problem.
+
+Names and code differ from one version of the host to the next, and users derive their own. A small made problem with
+everything that decides between two ways of assigning (equal values, boxes below the stride, crowds, images without
+boxes, padding) is solved by both, and only where every output is equal to the last bit does ours take over.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from yolo_ckpt.hotspots.assigner import assign, can_bound
+
+SIDE, STRIDES = 384, (8, 16, 32)
+IMAGES, BOXES, CLASSES = 3, 16, 3
+METHODS = (
+    "_forward", "get_box_metrics", "get_pos_mask", "get_targets", "iou_calculation", "pair_overlaps",
+    "select_candidates_in_gts", "select_highest_overlaps", "select_topk_candidates",
+)  # fmt: skip
+RANKS = ((7, 7), (7, 2))  # topk and topk2
+
+_known: dict[tuple[Any, ...], bool] = {}
+
+
+def is_known_assigner(assigner: Any) -> bool:
+    """True for a task-aligned assigner whose results `assign` gives; asked once for each class."""
+    kind = type(assigner)
+    if not all(callable(getattr(kind, name, None)) for name in METHODS):
+        return False
+    key = tuple(getattr(kind, name) for name in METHODS)
+    if key not in _known:
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            _known[key] = all(_equal(assigner, *ranks) for ranks in RANKS)
+    return _known[key]
+
+
+def _equal(assigner: Any, topk: int, topk2: int) -> bool:
+    """True where both solve the made problem alike."""
+    trial = _trial(assigner, topk, topk2)
+    given, extra = _problem(trial)
+    if extra is None or not can_bound(trial, given[2]):
+        return False
+    stock = trial._forward(*(t.clone() for t in given), **extra)
+    ours = assign(trial, *given, **extra)
+    return ours is not None and all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(stock, ours, strict=True))
+
+
+def _trial(assigner: Any, topk: int, topk2: int) -> Any:
+    """A copy of `assigner` for the made problem; what it holds has no content where it is a simulation."""
+    trial = copy.copy(assigner)
+    trial.__dict__ = dict(assigner.__dict__)
+    trial.__dict__.update(
+        topk=topk, topk2=topk2, num_classes=CLASSES, bs=IMAGES, n_max_boxes=BOXES, stride=list(STRIDES),
+        stride_val=STRIDES[1],
+    )  # fmt: skip
+    for name, value in trial.__dict__.items():
+        if isinstance(value, Tensor):
+            trial.__dict__[name] = torch.full_like(value, 0.1, device="cpu") if value.is_meta else value.cpu()
+    return trial
+
+
+def _problem(trial: Any) -> tuple[tuple[Tensor, ...], dict[str, Tensor] | None]:
+    """Scores, boxes, anchors, labels, true boxes, which are valid; and what else the assigner's overlap takes, None
+    where that is not known."""
+    g = torch.Generator().manual_seed(0)
+    points, trial.__dict__["anc_strides"] = _anchors()
+    anchors, turned = points.shape[0], _is_turned(trial)
+    sizes = torch.rand(IMAGES, BOXES, 2, generator=g) ** 3 * SIDE / 2 + 2
+    centres = torch.rand(IMAGES, BOXES, 2, generator=g) * SIDE
+    centres[:, :3] /= 20  # the first anchors are where equal values are chosen
+    around = (torch.rand(IMAGES, anchors, 4, generator=g) * 3).round() * 16
+    if turned:
+        angle = torch.rand(IMAGES, BOXES, 1, generator=g)
+        true = torch.cat([centres, sizes, angle], -1)
+        found = torch.cat([points.expand(IMAGES, -1, -1), around[..., :2] + 8, around[..., 2:3] / 40], -1)
+    else:
+        true = torch.cat([centres - sizes / 2, centres + sizes / 2], -1).clamp_(0)
+        found = torch.cat([points - around[..., :2], points + around[..., 2:]], -1)
+    valid = torch.arange(BOXES)[None, :, None] < torch.tensor([0, BOXES - 3, BOXES])[:, None, None]
+    labels = torch.randint(CLASSES, (IMAGES, BOXES, 1), generator=g).float()
+    scores = (torch.rand(IMAGES, anchors, CLASSES, generator=g) * 4).round() / 4
+    given = (scores, found, points, labels, true * valid, valid.float())
+    return given, _extra(trial, true, anchors, g)
+
+
+def _is_turned(trial: Any) -> bool:
+    """True where boxes have an angle: upright ones have no fifth number to read."""
+    try:
+        trial.select_candidates_in_gts(torch.zeros(1, 2), torch.zeros(1, 1, 5), torch.zeros(1, 1, 1))
+    except (RuntimeError, ValueError, AssertionError):
+        return False
+    return True
+
+
+def _anchors() -> tuple[Tensor, Tensor]:
+    """Points (A, 2) and strides (A,) of three levels."""
+    points, strides = [], []
+    for stride in STRIDES:
+        centres = (torch.arange(SIDE // stride) + 0.5) * stride
+        y, x = torch.meshgrid(centres, centres, indexing="ij")
+        points.append(torch.stack([x, y], -1).view(-1, 2))
+        strides.append(torch.full((points[-1].shape[0],), float(stride)))
+    return torch.cat(points), torch.cat(strides)
+
+
+def _extra(trial: Any, true: Tensor, anchors: int, g: torch.Generator) -> dict[str, Tensor] | None:
+    """What the assigner's overlap takes besides boxes."""
+    names = list(inspect.signature(trial.pair_overlaps).parameters)[3:]
+    if not names:
+        return {}
+    if names != ["pd_kpts", "gt_kpts"]:
+        return None
+    count = trial.sigmas.numel()
+    places = torch.rand(IMAGES, anchors, count, 2, generator=g) * SIDE
+    low, high = true[..., None, :2], true[..., None, 2:]
+    points = low + (high - low) * torch.rand(IMAGES, BOXES, count, 2, generator=g)
+    seen = (torch.rand(IMAGES, BOXES, count, 1, generator=g) * 2).round()
+    return {"pd_kpts": places, "gt_kpts": torch.cat([points, seen], -1)}
