@@ -56,7 +56,10 @@ def plan(
     device = next(model.parameters()).device
     room = budget_bytes(made, device)
     assert room is not None
-    conditions = Conditions(imgsz=imgsz, batch=batch, budget_bytes=room, stages=made.ckpt_stages, device=device.type)
+    conditions = Conditions(
+        imgsz=imgsz, batch=batch, budget_bytes=room, stages=made.ckpt_stages, attention=made.ckpt_attention,
+        device=device.type,
+    )  # fmt: skip
     times = None
     if device.type == "cuda":
         work = replace(conditions, batch=1).simulated(model).work()

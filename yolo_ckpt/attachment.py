@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from yolo_ckpt.hotspots import BoundedAssigner, is_known_assigner
+from yolo_ckpt.hotspots import BoundedAssigner, attention_role, is_known_assigner
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.remat import (
     ConvBlock,
@@ -204,8 +204,10 @@ def apply(model: Model, plan: Plan) -> Model:
     for stage, entry in zip(stages, plan.stages, strict=True):
         if entry.action == "save":
             continue
-        for module in stage.modules():
-            _give(module, *((_Stage,) if module is stage else ()), *_roles(_original(module)))
+        for module in list(stage.modules()):
+            attention = attention_role(module, plan.attention)
+            roles = (attention,) if attention is not None else _roles(_original(module))
+            _give(module, *((_Stage,) if module is stage else ()), *roles)
         stage.__dict__[_SEGMENT] = Segment(entry.action, entry.opens, entry.closes)
     if plan.planned:
         _apply_to_whole(unwrap(model), loss=plan.stages[-1].action != "save")

@@ -17,6 +17,7 @@ flags (train, plan, verify, bench):
   ckpt=off|selective|full|auto|PLAN.json  what to recompute (default auto)
   ckpt_stages=all|backbone|neck|head|0-8|0,2,4|C3k2
   ckpt_budget=22GiB|75%                   what auto may use (90% of the GPU)
+  ckpt_attention=auto|stock|fused         fused kernels: where large (auto)
 
 `yolo-ckpt COMMAND --help` tells more. Example:
   yolo-ckpt train model=yolo26m.yaml data=my.yaml imgsz=2048 ckpt=auto

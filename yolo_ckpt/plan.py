@@ -12,6 +12,7 @@ from yolo_ckpt.errors import PlanError
 
 SCHEMA = 1
 ACTIONS = ("save", "selective", "full")
+ATTENTION = ("auto", "stock", "fused")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class Plan:
         added_share: Forecast time that it adds to a step, as a share of the step's time; see
             `added_measured`.
         added_measured: That is by times measured on the device; else it is an estimate.
+        attention: As the flag `ckpt_attention`.
         schema: Version of this record's JSON form.
     """
 
@@ -58,6 +60,7 @@ class Plan:
     peak_bytes: int | None = None
     added_share: float | None = None
     added_measured: bool = False
+    attention: str = "auto"
     schema: int = field(default=SCHEMA)
 
     @property
@@ -107,6 +110,10 @@ class Plan:
             plan = cls(stages=stages, **record)
         except (TypeError, KeyError) as error:
             raise PlanError(f"{source} lacks or adds a field ({error}); make the plan again") from error
+        if plan.attention not in ATTENTION:
+            raise PlanError(
+                f"{source}: attention {plan.attention} is none of {', '.join(ATTENTION)}; make the plan again"
+            )
         wrong = [s.index for i, s in enumerate(stages) if s.action not in ACTIONS or s.index != i]
         if wrong:
             raise PlanError(f"{source}: the entry of stage {wrong[0]} is not valid; make the plan again")

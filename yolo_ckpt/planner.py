@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
 from yolo_ckpt.errors import RequestError
@@ -28,4 +30,5 @@ def make_plan(model: nn.Module, settings: Settings, *, imgsz: int, batch: int) -
         return plan
     action = {"off": "save", "auto": "selective"}.get(settings.ckpt, settings.ckpt)
     selected = select_stages(settings.ckpt_stages, facts)
-    return fixed_plan(facts, action, selected, ckpt=settings.ckpt, imgsz=imgsz, batch=batch)
+    plan = fixed_plan(facts, action, selected, ckpt=settings.ckpt, imgsz=imgsz, batch=batch)
+    return replace(plan, attention=settings.ckpt_attention)

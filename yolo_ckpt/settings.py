@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from yolo_ckpt.errors import SettingsError
+from yolo_ckpt.plan import ATTENTION
 from yolo_ckpt.units import parse_bytes
 
 MODES = ("off", "selective", "full", "auto")
@@ -24,11 +25,14 @@ class Settings:
         ckpt_stages: `all`, `backbone`, `neck`, `head`, indices and ranges (`0-8`, `0,2,4`), or class names (`C3k2`),
             separated by commas.
         ckpt_budget: Bytes (`22GiB`), or a share of the free device memory (`75%`, `0.75`). None: 90 % of what is free.
+        ckpt_attention: `auto` (fused kernels where the tables of tokens by tokens are large), `stock` (the host's own
+            arithmetic), or `fused` (fused kernels everywhere).
     """
 
     ckpt: str = "auto"
     ckpt_stages: str = "all"
     ckpt_budget: str | None = None
+    ckpt_attention: str = "auto"
 
     def __post_init__(self) -> None:
         if self.ckpt not in MODES and not self.ckpt.endswith(".json"):
@@ -42,6 +46,9 @@ class Settings:
             raise SettingsError(
                 "ckpt_stages is empty; use all, backbone, neck, head, indices such as 0-8, or class names"
             )
+        if self.ckpt_attention not in ATTENTION:
+            near = _nearest(self.ckpt_attention, ATTENTION)
+            raise SettingsError(f"ckpt_attention={self.ckpt_attention} is not known{near}; use {', '.join(ATTENTION)}")
         if self.ckpt_budget is not None:
             check_budget(self.ckpt_budget)
 

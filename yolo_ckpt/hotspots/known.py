@@ -1,8 +1,9 @@
-"""Telling an assigner whose results ours are: by giving both the same problem.
+"""Telling parts of the host whose results ours give: by giving both the same problem.
 
 Names and code differ from one version of the host to the next, and users derive their own. A small made problem with
 everything that decides between two ways of assigning (equal values, boxes below the stride, crowds, images without
-boxes, padding) is solved by both, and only where every output is equal to the last bit does ours take over.
+boxes, padding) is solved by both, and only where every output is equal to the last bit does ours take over. Attention
+blocks are told in the same way, up to rounding.
 """
 
 from __future__ import annotations
@@ -12,9 +13,15 @@ import inspect
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from yolo_ckpt.hotspots.assigner import assign, can_bound
+from yolo_ckpt.hotspots.attention import (
+    FusedAreaAttention,
+    FusedAttention,
+    FusedLargeAreaAttention,
+    FusedLargeAttention,
+)
 
 SIDE, STRIDES = 384, (8, 16, 32)
 IMAGES, BOXES, CLASSES = 3, 16, 3
@@ -121,3 +128,51 @@ def _extra(trial: Any, true: Tensor, anchors: int, g: torch.Generator) -> dict[s
     points = low + (high - low) * torch.rand(IMAGES, BOXES, count, 2, generator=g)
     seen = (torch.rand(IMAGES, BOXES, count, 1, generator=g) * 2).round()
     return {"pd_kpts": places, "gt_kpts": torch.cat([points, seen], -1)}
+
+
+def attention_role(module: nn.Module, mode: str) -> type | None:
+    """The role for an attention block under `ckpt_attention=mode`; None for any other module, and for `stock`."""
+    if mode == "stock":
+        return None
+    for names, always, where_large in _ATTENTION:
+        if all(name in module.__dict__ or name in module._modules for name in names):
+            key = (type(module).forward, always)
+            if key not in _known:
+                _known[key] = _attends_alike(module, always)
+            return (always if mode == "fused" else where_large) if _known[key] else None
+    return None
+
+
+_ATTENTION = (
+    (
+        ("area", "num_heads", "head_dim", "all_head_dim", "qkv", "proj", "pe"),
+        FusedAreaAttention,
+        FusedLargeAreaAttention,
+    ),
+    (("num_heads", "key_dim", "head_dim", "scale", "qkv", "proj", "pe"), FusedAttention, FusedLargeAttention),
+)
+
+
+def _attends_alike(module: Any, role: type) -> bool:
+    """True where both forwards give the same output and gradient up to rounding, with made weights."""
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        torch.manual_seed(0)
+        trial = copy.deepcopy(module).to_empty(device="cpu").float().train()
+        for tensor in (*trial.parameters(), *trial.buffers()):
+            if tensor.is_floating_point():
+                tensor.data.uniform_(0.1, 1.0).mul_(torch.randint_like(tensor, 2) * 2 - 1 if tensor.dim() > 1 else 1)
+        channels = next(m.in_channels for m in trial.qkv.modules() if isinstance(m, nn.Conv2d))
+        given = torch.randn(2, channels, 8, 16)
+        stock = _output_and_gradient(trial, type(module).forward, given)
+        ours = _output_and_gradient(trial, role.fused, given)  # type: ignore[attr-defined]
+    return all(
+        a.shape == b.shape and torch.allclose(a, b, 1e-3, 1e-4 * float(a.abs().max()))
+        for a, b in zip(stock, ours, strict=True)
+    )
+
+
+def _output_and_gradient(module: nn.Module, forward: Any, given: Tensor) -> tuple[Tensor, Tensor]:
+    x = given.clone().requires_grad_()
+    out = forward(module, x)
+    (gradient,) = torch.autograd.grad(out, x, torch.arange(out.numel(), dtype=out.dtype).sin().view_as(out))
+    return out.detach(), gradient

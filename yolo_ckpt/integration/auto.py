@@ -136,7 +136,8 @@ class Search:
     def uniform(self, action: str, joined: Collection[int] | None = None) -> Plan:
         """The same action at every stage that may have it; for `joined` see `fixed_plan`."""
         sizes = {"imgsz": self.conditions.imgsz, "batch": self.conditions.batch}
-        return fixed_plan(self.facts, action, self.selected, ckpt="auto", joined=joined, **sizes)
+        plan = fixed_plan(self.facts, action, self.selected, ckpt="auto", joined=joined, **sizes)
+        return replace(plan, attention=self.conditions.attention)
 
     def plan(self, choice: Choice) -> Plan:
         """The plan that takes `choice`."""
@@ -151,7 +152,8 @@ class Search:
         """The plan with an action for each stage; for `joined` see `fixed_plan`."""
         reasons = [s.reason or NOT_NEEDED for s in self.full.stages]
         sizes = {"imgsz": self.conditions.imgsz, "batch": self.conditions.batch}
-        return plan_of(self.facts, actions, reasons, joined, ckpt="auto", **sizes)
+        plan = plan_of(self.facts, actions, reasons, joined, ckpt="auto", **sizes)
+        return replace(plan, attention=self.conditions.attention)
 
     def ladder(self) -> list[Choice]:
         """The rungs; below the lowest comes `full` everywhere, where that needs less than the problem says."""

@@ -84,7 +84,8 @@ def run_request(
     usable = _device(device)
     settings = Settings.from_mapping({**flags, "ckpt": AUTO})
     conditions = Conditions(
-        imgsz=imgsz, batch=batch, budget_bytes=0, stages=settings.ckpt_stages, objects=objects, amp=AMP[amp],
+        imgsz=imgsz, batch=batch, budget_bytes=0, stages=settings.ckpt_stages,
+        attention=settings.ckpt_attention, objects=objects, amp=AMP[amp],
         device=torch.device(usable).type,
     )  # fmt: skip
     plans = {}

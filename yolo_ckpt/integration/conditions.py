@@ -27,6 +27,7 @@ class Conditions:
         batch: Images per step on one device.
         budget_bytes: What a step may have alive.
         stages: As the flag `ckpt_stages`.
+        attention: As the flag `ckpt_attention`.
         objects: Objects in each image.
         amp: The half precision of mixed-precision training; None without.
         device: `cpu` or `cuda`: whose kernels the step is simulated with.
@@ -39,6 +40,7 @@ class Conditions:
     batch: int
     budget_bytes: int
     stages: str = "all"
+    attention: str = "auto"
     objects: int = OBJECTS
     amp: torch.dtype | None = None
     device: str = "cpu"

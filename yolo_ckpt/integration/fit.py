@@ -59,7 +59,7 @@ class Fits:
         key = (ckpt, imgsz, batch)
         if key not in self._peaks:
             self._tell(f"ckpt={ckpt} imgsz={imgsz} batch={batch}")
-            settings = Settings(ckpt=ckpt, ckpt_stages=self.conditions.stages)
+            settings = Settings(ckpt=ckpt, ckpt_stages=self.conditions.stages, ckpt_attention=self.conditions.attention)
             plan = make_plan(self.model, settings, imgsz=imgsz, batch=batch)
             simulated = replace(self.conditions, imgsz=imgsz, batch=batch).simulated(self.model)
             self._peaks[key] = simulated.step(plan).peak_bytes

@@ -97,7 +97,7 @@ def look(model: nn.Module, flags: Mapping[str, str], target: Target, *, imgsz: i
         RequestError: The flags do not fit the model, or no plan fits the budget.
     """
     settings = Settings.from_mapping(flags)
-    conditions = _conditions(model, target, imgsz, batch, objects, settings.ckpt_stages)
+    conditions = _conditions(model, target, imgsz, batch, objects, settings)
     extra = conditions.extra_bytes
     if settings.ckpt == "auto" and target.budget_bytes is not None:
         found = auto_plan(model, conditions)
@@ -124,7 +124,7 @@ def fit(model: nn.Module, target: Target, *, objects: int, tell: Tell = untold) 
     """
     if target.budget_bytes is None:
         raise SettingsError("fit needs gpu= (a name, or a size such as 22GiB) or ckpt_budget=")
-    fits = Fits(model, _conditions(model, target, SIZES[0], 1, objects, "all"), tell)
+    fits = Fits(model, _conditions(model, target, SIZES[0], 1, objects, Settings()), tell)
     return [fits.fit(ckpt) for ckpt in MODES]
 
 
@@ -144,11 +144,14 @@ def cloud(
         RequestError: The GPU types are not known, or `amp` is not.
     """
     target = Target.of(gpu="1GiB", budget=None, amp=amp)
-    return fit_cloud(model, _conditions(model, target, imgsz, batch, objects, "all"), arguments, tell)
+    return fit_cloud(model, _conditions(model, target, imgsz, batch, objects, Settings()), arguments, tell)
 
 
-def _conditions(model: nn.Module, target: Target, imgsz: int, batch: int, objects: int, stages: str) -> Conditions:
+def _conditions(
+    model: nn.Module, target: Target, imgsz: int, batch: int, objects: int, settings: Settings
+) -> Conditions:
     return Conditions(
-        imgsz=imgsz, batch=batch, budget_bytes=target.budget_bytes or 0, stages=stages, objects=objects,
-        amp=target.amp, device=target.device, extra_bytes=extra_of(model, target),
+        imgsz=imgsz, batch=batch, budget_bytes=target.budget_bytes or 0, stages=settings.ckpt_stages,
+        attention=settings.ckpt_attention, objects=objects, amp=target.amp,
+        device=target.device, extra_bytes=extra_of(model, target),
     )  # fmt: skip

@@ -194,6 +194,7 @@ class Run:
             batch=batch,
             budget_bytes=budget,
             stages=self.settings.ckpt_stages,
+            attention=self.settings.ckpt_attention,
             objects=objects_per_image(labels, mosaic=bool(getattr(trainer.args, "mosaic", 0))),
             extra_bytes=extra_bytes(trainer.model, optimizer),
             amp=compat.amp_dtype(trainer),

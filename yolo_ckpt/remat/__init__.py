@@ -6,7 +6,7 @@ from yolo_ckpt.remat.loop import is_known_loop, stage_loop
 from yolo_ckpt.remat.loss import run_loss
 from yolo_ckpt.remat.segments import Segment, run
 from yolo_ckpt.remat.sequential import ConvBlock, PlainConv, sequential_forward
-from yolo_ckpt.remat.simulated import simulated_for
+from yolo_ckpt.remat.simulated import is_on_cpu, simulated_for
 
 __all__ = [
     "ConvBlock",
@@ -14,6 +14,7 @@ __all__ = [
     "Segment",
     "is_conv_block",
     "is_known_loop",
+    "is_on_cpu",
     "joined_forward",
     "run",
     "run_loss",
