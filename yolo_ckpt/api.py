@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from yolo_ckpt import attachment
 from yolo_ckpt.errors import ParityError, RequestError
+from yolo_ckpt.hotspots import took_fused
 from yolo_ckpt.measuring import Measurement, first_difference, measure_step, snapshot, tensors_in
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
@@ -120,8 +121,14 @@ def verify(model: nn.Module, plan: Plan, *, imgsz: int, batch: int, steps: int =
         raise RequestError("verify needs numbers, and the model is on the meta device; move it to a real one")
     with _random_state_kept():
         stock = _run(attachment.remove(copy.deepcopy(model)), imgsz, batch, steps)
-        planned = _run(attachment.apply(copy.deepcopy(model), plan), imgsz, batch, steps)
-    difference = first_difference(stock, planned)
+        trial = attachment.apply(copy.deepcopy(model), plan)
+        planned = _run(trial, imgsz, batch, steps)
+    difference, fused = first_difference(stock, planned), took_fused(trial)
+    if difference is not None and fused:
+        raise ParityError(
+            f"ckpt={plan.ckpt}: attention ran fused in {', '.join(fused)}, which rounds otherwise ({difference}); "
+            f"verify with ckpt_attention=stock"
+        )
     if difference is not None:
         raise ParityError(f"ckpt={plan.ckpt} is not the same training: {difference}; please report this with the model")
     return VerifyReport(steps=steps, tensors=len(stock), device=str(device), stages=len(plan.planned))

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from yolo_ckpt.hotspots import took_fused
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.auto import AutoPlan
 from yolo_ckpt.integration.loggers import log_report
@@ -20,6 +21,7 @@ from yolo_ckpt.integration.run import Run
 from yolo_ckpt.integration.versions import installed
 from yolo_ckpt.measuring import LiveBytes, tensors_in
 from yolo_ckpt.reporting import RunReport, forecast_line
+from yolo_ckpt.stages import unwrap
 from yolo_ckpt.units import format_bytes, format_ms
 
 TRACKED_BATCH = 1  # the second: the optimizer's state exists from then on
@@ -37,6 +39,7 @@ class Follower:
         self._step_ms: list[float] = []
         self._batches = 0
         self._compared = False
+        self._ended = False  # the first epoch
         self._started = 0.0
 
     def callbacks(self) -> dict[str, Callable[[Any], None]]:
@@ -98,6 +101,14 @@ class Follower:
         self.run.compiler.restore()
 
     def _epoch_end(self, trainer: Any) -> None:
+        if not self._ended:
+            self._ended = True
+            fused = took_fused(unwrap(trainer.model))
+            if fused:
+                compat.log(
+                    f"attention runs fused in {', '.join(fused)}, equal to stock up to rounding; ckpt_attention=stock "
+                    f"gives stock's bits"
+                )
         if trainer.device.type == "cuda":  # before validation, which is not what the plan is about
             self._allocated_bytes = max(self._allocated_bytes, torch.cuda.max_memory_allocated(trainer.device))
             self._reserved_bytes = max(self._reserved_bytes, torch.cuda.max_memory_reserved(trainer.device))
@@ -135,6 +146,7 @@ class Follower:
             reserved_bytes=self._reserved_bytes or None,
             process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * factor,
             step_ms=statistics.median(self._step_ms) if self._step_ms else None,
+            fused=tuple(took_fused(unwrap(trainer.model))),
         )
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from yolo_ckpt.measuring.live import LiveBytes, bytes_of, tensors_in
+from yolo_ckpt.measuring.ledger import Ledger, LiveTensor
+from yolo_ckpt.measuring.live import bytes_of, tensors_in
+from yolo_ckpt.measuring.trace import BACKWARD, marked
 from yolo_ckpt.measuring.watch import watched
 
 
@@ -40,6 +42,7 @@ class Measurement:
         forward_bytes: Live bytes between the forward and the backward pass.
         step_ms: Time of a second, untracked step; None on meta.
         stages: Per stage.
+        at_peak: Every storage that is alive at the peak, the largest first.
     """
 
     device: str
@@ -48,6 +51,7 @@ class Measurement:
     forward_bytes: int
     step_ms: float | None
     stages: tuple[StageBytes, ...]
+    at_peak: tuple[LiveTensor, ...]
 
 
 def training_step(model: nn.Module, images: Tensor) -> None:
@@ -73,7 +77,7 @@ def measure_step(model: nn.Module, stages: Sequence[nn.Module], images: Tensor) 
             parameter.grad = torch.zeros_like(parameter)
     fixed = [*model.parameters(), *model.buffers(), *(p.grad for p in model.parameters() if p.grad is not None)]
     kept: dict[int, int] = {}
-    with LiveBytes() as live:
+    with Ledger() as live:
         live.add([*fixed, images])
 
         def before(index: int) -> None:
@@ -82,11 +86,12 @@ def measure_step(model: nn.Module, stages: Sequence[nn.Module], images: Tensor) 
         def after(index: int, _: Any) -> None:
             kept[index] = kept.get(index, 0) + live.current_bytes
 
-        with watched(stages, before, after):
+        with marked(stages, live), watched(stages, before, after):
             outputs = _outputs(model, images)
-        forward_bytes = live.current_bytes
-        _backward(outputs)
-        del outputs
+            forward_bytes = live.current_bytes
+            live.mark(BACKWARD, len(stages))
+            _backward(outputs)
+            del outputs
     return Measurement(
         device=images.device.type,
         peak_bytes=live.peak_bytes,
@@ -96,6 +101,7 @@ def measure_step(model: nn.Module, stages: Sequence[nn.Module], images: Tensor) 
         stages=tuple(
             StageBytes(index=i, kind=s.__class__.__name__, kept_bytes=kept.get(i, 0)) for i, s in enumerate(stages)
         ),
+        at_peak=live.at_peak(),
     )
 
 

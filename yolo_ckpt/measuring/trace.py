@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 from torch.utils.flop_counter import flop_registry
@@ -82,7 +82,7 @@ class _Marks:
 def traced_step(live: Counted, stages: Sequence[nn.Module], loss: Callable[[], Tensor]) -> list[Window]:
     """The windows of one step: `loss()` runs forward and returns what backward starts from. `live` has to be on."""
     marks = _Marks(live)
-    with _hooked(stages, marks):
+    with marked(stages, marks):
         total = loss()
         marks.mark(BACKWARD, len(stages))
         total.backward()
@@ -91,8 +91,16 @@ def traced_step(live: Counted, stages: Sequence[nn.Module], loss: Callable[[], T
     return marks.windows
 
 
-def _hooked(stages: Sequence[nn.Module], marks: _Marks) -> AbstractContextManager[None]:
-    """Mark where the forward pass of each stage begins, and where a gradient of its output arrives first."""
+class Marked(Protocol):
+    """What is told where the parts of a step begin."""
+
+    def mark(self, phase: str, stage: int) -> None:
+        """`phase` of `stage` begins; the stage after the last is the loss."""
+        ...
+
+
+def marked(stages: Sequence[nn.Module], marks: Marked) -> AbstractContextManager[None]:
+    """Inside, mark where the forward pass of each stage begins, and where a gradient of its output arrives first."""
     arrived: set[int] = set()
 
     def before(index: int) -> None:

@@ -28,6 +28,7 @@ class RunReport:
         reserved_bytes: Peak bytes reserved by the allocator (CUDA).
         process_bytes: Peak resident memory of the process, so far.
         step_ms: Median time of a training step with its data, without the tracked one.
+        fused: Modules whose attention ran in fused kernels: their results differ from stock's by rounding.
     """
 
     versions: Mapping[str, str]
@@ -39,6 +40,7 @@ class RunReport:
     reserved_bytes: int | None
     process_bytes: int
     step_ms: float | None
+    fused: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The report as a JSON document, with a schema number."""
@@ -58,11 +60,17 @@ class RunReport:
             f"| {s.index} | {s.kind} | {s.action} | {'' if s.opens else 'goes on'} | {s.reason} |"
             for s in self.plan.stages
         )
+        fused = (
+            f"Attention ran fused in {', '.join(self.fused)}: results differ from stock's by rounding; "
+            f"`ckpt_attention=stock` gives stock's bits.\n\n"
+            if self.fused
+            else ""
+        )
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return (
             f"# Training with ckpt={self.plan.ckpt}\n\n"
             f"imgsz {self.plan.imgsz}, batch {self.plan.batch}, {self.batches} batches, {self.device}; {versions}.\n\n"
-            f"| measured | |\n|---|---|\n{measured}\n\n"
+            f"| measured | |\n|---|---|\n{measured}\n\n{fused}"
             f"| stage | class | action | segment | why not |\n|---|---|---|---|---|\n{stages}\n"
         )
 
