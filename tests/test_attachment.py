@@ -190,7 +190,7 @@ def test_a_criterion_that_cannot_change_its_class_stays(wrapped: str) -> None:
 
 @pytest.mark.parametrize("stages", ["all", "backbone"])
 def test_the_losses_assigners_are_bounded_and_given_back(stages: str) -> None:
-    from yolo_ckpt.hotspots import BoundedAssigner
+    from yolo_ckpt.hotspots.assigner import BoundedAssigner
 
     def bounded(model: Any) -> list[bool]:
         criterion = model.criterion

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from yolo_ckpt.hotspots import BoundedAssigner, attention_role, is_known_assigner
+from yolo_ckpt.hotspots import assigner_roles, attention_role, mask_role
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.remat import (
     ConvBlock,
@@ -102,19 +102,15 @@ class _CriterionMaker:
 
     def init_criterion(self) -> Any:
         """The model's own criterion, its parts bounded."""
-        criterion = super().init_criterion()  # type: ignore[misc]
-        _bound_parts(criterion)
-        return criterion
+        return _plan_criterion(super().init_criterion(), loss=False)  # type: ignore[misc]
 
 
-class _LossMaker(_CriterionMaker):
+class _LossMaker:
     """A model whose loss is a planned stage."""
 
     def init_criterion(self) -> Any:
         """The model's own criterion, its parts bounded, planned."""
-        criterion = super().init_criterion()
-        _plan_loss(criterion)
-        return criterion
+        return _plan_criterion(super().init_criterion(), loss=True)  # type: ignore[misc]
 
 
 class _LossModule:
@@ -169,26 +165,34 @@ def _give(thing: Any, *roles: type) -> None:
         _set_class(thing, _class_for(_original(thing), roles))
 
 
-def _bound_parts(criterion: Any) -> None:
-    """Give the parts of a criterion that need more memory than they have to the roles that bound it."""
+def _plan_criterion(criterion: Any, *, loss: bool) -> Any:
+    """Give a criterion its role where the `loss` is planned, and its parts those that bound their memory; return it."""
+    for part in _parts(criterion):
+        mask = mask_role(part)
+        roles = (*(_loss_roles(part) if loss and part is criterion else ()), *((mask,) if mask is not None else ()))
+        _give(part, *roles)
     for assigner in _assigners(criterion):
-        if is_known_assigner(assigner):
-            _give(assigner, BoundedAssigner)
+        _give(assigner, *assigner_roles(assigner))
+    return criterion
+
+
+def _parts(criterion: Any) -> tuple[Any, ...]:
+    """A criterion and what it holds, among which may be criteria that it is made of."""
+    return (criterion, *getattr(criterion, "__dict__", {}).values())
 
 
 def _assigners(criterion: Any) -> list[Any]:
     """The assigners of a criterion, and of the criteria that it is made of."""
-    parts = (criterion, *getattr(criterion, "__dict__", {}).values())
-    return [part.assigner for part in parts if isinstance(getattr(part, "assigner", None), nn.Module)]
+    return [part.assigner for part in _parts(criterion) if isinstance(getattr(part, "assigner", None), nn.Module)]
 
 
-def _plan_loss(criterion: Any) -> None:
-    """Give a criterion its role. One that is no object of a class with a `__call__` written in Python (a function, a
-    bound method, a partial) cannot change its class, and stays as it is."""
+def _loss_roles(criterion: Any) -> tuple[type, ...]:
+    """The role of a criterion as a planned stage. One that is no object of a class with a `__call__` written in Python
+    (a function, a bound method, a partial) cannot change its class, and stays as it is."""
     if isinstance(criterion, nn.Module):
-        _give(criterion, _LossModule)
-    elif isinstance(_original(criterion).__call__, FunctionType) and hasattr(criterion, "__dict__"):
-        _give(criterion, _LossCall)
+        return (_LossModule,)
+    plain = isinstance(_original(criterion).__call__, FunctionType) and hasattr(criterion, "__dict__")
+    return (_LossCall,) if plain else ()
 
 
 def apply(model: Model, plan: Plan) -> Model:
@@ -221,15 +225,13 @@ def _apply_to_whole(model: nn.Module, *, loss: bool) -> None:
     _give(model, *((_Loop,) if loops else ()), *maker)
     criterion = getattr(model, "criterion", None)
     if maker and criterion is not None:
-        _bound_parts(criterion)
-        if loss:
-            _plan_loss(criterion)
+        _plan_criterion(criterion, loss=loss)
 
 
 def remove(model: Model) -> Model:
     """Take any plan off `model` in place; it is exactly what it was. Return the model."""
     criterion = getattr(unwrap(model), "criterion", None)
-    for thing in (*model.modules(), criterion, *_assigners(criterion)):
+    for thing in (*model.modules(), *_parts(criterion), *_assigners(criterion)):
         if issubclass(type(thing), _Planned):
             _set_class(thing, _original(thing))
             thing.__dict__.pop(_SEGMENT, None)

@@ -20,8 +20,10 @@ import torch
 from torch import Tensor
 
 from yolo_ckpt.hotspots.candidates import Pairs, candidate_pairs
+from yolo_ckpt.hotspots.maskoverlap import CANDIDATES, BoundedMaskOverlap
 from yolo_ckpt.hotspots.toprows import PLACES, top_of_rows
 
+MASKS = "gt_masks"  # the host's name for true masks, where an assigner compares them
 SMALL = 1 << 18  # boxes times anchors up to which the host's tables are small and fast
 AT_ONCE = 1 << 20  # pairs whose overlap is computed together
 
@@ -49,18 +51,24 @@ class BoundedAssigner:
         """What the host's assigner puts out: labels (B, A), boxes (B, A, 4 or 5), scores (B, A, classes), a mask of
         given anchors (B, A), and the box that each is given to (B, A)."""
         given = (pd_scores, pd_bboxes, anc_points, gt_labels, gt_bboxes, mask_gt)
-        if anc_points.shape[0] * gt_bboxes.shape[0] * gt_bboxes.shape[1] > SMALL and can_bound(self, anc_points):
+        if _is_large(anc_points, gt_bboxes, extra) and can_bound(self, anc_points):
             assigned = assign(self, *given, **extra)
             if assigned is not None:
                 return assigned
         return super()._forward(*given, **extra)  # type: ignore[misc,no-any-return]
 
 
+def _is_large(points: Tensor, gt_bboxes: Tensor, extra: dict[str, Any]) -> bool:
+    """True where the host's tables are: boxes by anchors, and boxes by all pixels where masks are compared."""
+    boxes = gt_bboxes.shape[0] * gt_bboxes.shape[1]
+    pixels = extra[MASKS].shape[-1] * extra[MASKS].shape[-2] if MASKS in extra else 0
+    return bool(boxes * max(points.shape[0], pixels) > SMALL)
+
+
 def can_bound(assigner: Any, points: Tensor) -> bool:
     """True where rule 2 holds: known devices, and enough anchors."""
-    return points.device.type in ("cpu", "cuda", "meta") and points.shape[0] >= PLACES * max(
-        assigner.topk, assigner.topk2
-    )
+    most = max(assigner.topk, assigner.topk2) * (CANDIDATES if isinstance(assigner, BoundedMaskOverlap) else 1)
+    return points.device.type in ("cpu", "cuda", "meta") and points.shape[0] >= PLACES * most
 
 
 def assign(
@@ -75,6 +83,8 @@ def assign(
 ) -> Assigned | None:
     """The assignment; None where a metric is not finite (rule 4)."""
     table = _Table.of(candidate_pairs(assigner, points, gt_bboxes, mask_gt), gt_bboxes, points)
+    if MASKS in extra:
+        extra = {**extra, "scores": pd_scores, "labels": gt_labels}
     overlap = _overlaps(assigner, table, gt_bboxes, pd_bboxes, extra)
     labels = gt_labels[..., 0].long()
     scores = pd_scores[table.image, table.anchor, labels[table.image, table.box]]
@@ -111,8 +121,9 @@ class _Table(NamedTuple):
 
 
 def _overlaps(assigner: Any, table: _Table, gt_bboxes: Tensor, pd_bboxes: Tensor, extra: dict[str, Any]) -> Tensor:
-    """The overlap of every pair (N,)."""
-    parts = zip(*(t.split(AT_ONCE) for t in (table.image, table.box, table.anchor)), strict=True)
+    """The overlap of every pair (N,). Where masks are compared, all candidates of an object decide whose are."""
+    each = max(table.row.shape[0], 1) if MASKS in extra else AT_ONCE
+    parts = zip(*(t.split(each) for t in (table.image, table.box, table.anchor)), strict=True)
     return torch.cat([assigner.pair_overlaps(part, gt_bboxes, pd_bboxes, **extra) for part in parts])
 
 

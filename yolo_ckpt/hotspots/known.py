@@ -9,19 +9,22 @@ blocks are told in the same way, up to rounding.
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from yolo_ckpt.hotspots.assigner import assign, can_bound
+from yolo_ckpt.hotspots.assigner import MASKS, BoundedAssigner, assign, can_bound
 from yolo_ckpt.hotspots.attention import (
     FusedAreaAttention,
     FusedAttention,
     FusedLargeAreaAttention,
     FusedLargeAttention,
 )
+from yolo_ckpt.hotspots.maskoverlap import BoundedMaskOverlap
+from yolo_ckpt.hotspots.masks import BoundedMaskLoss, mask_loss
 
 SIDE, STRIDES = 384, (8, 16, 32)
 IMAGES, BOXES, CLASSES = 3, 16, 3
@@ -34,27 +37,35 @@ RANKS = ((7, 7), (7, 2))  # topk and topk2
 _known: dict[tuple[Any, ...], bool] = {}
 
 
-def is_known_assigner(assigner: Any) -> bool:
-    """True for a task-aligned assigner whose results `assign` gives; asked once for each class."""
+def assigner_roles(assigner: Any) -> tuple[type, ...]:
+    """The roles for a task-aligned assigner whose results `assign` gives, none for any other module; asked once for
+    each class."""
     kind = type(assigner)
     if not all(callable(getattr(kind, name, None)) for name in METHODS):
-        return False
+        return ()
     key = tuple(getattr(kind, name) for name in METHODS)
+    roles: tuple[type, ...] = (BoundedAssigner,)
+    if MASKS in inspect.signature(kind.pair_overlaps).parameters:
+        roles = (BoundedAssigner, BoundedMaskOverlap)
     if key not in _known:
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            _known[key] = all(_equal(assigner, *ranks) for ranks in RANKS)
-    return _known[key]
+            _known[key] = all(_equal(assigner, roles[1:], *ranks) for ranks in RANKS)
+    return roles if _known[key] else ()
 
 
-def _equal(assigner: Any, topk: int, topk2: int) -> bool:
+def _equal(assigner: Any, roles: tuple[type, ...], topk: int, topk2: int) -> bool:
     """True where both solve the made problem alike."""
-    trial = _trial(assigner, topk, topk2)
+    trial, ours = (_trial(assigner, topk, topk2) for _ in range(2))
     given, extra = _problem(trial)
-    if extra is None or not can_bound(trial, given[2]):
+    ours.__class__ = type(type(ours).__name__, (*roles, type(ours)), {})
+    ours.__dict__["anc_strides"] = trial.anc_strides
+    if extra is None or not can_bound(ours, given[2]):
         return False
-    stock = trial._forward(*(t.clone() for t in given), **extra)
-    ours = assign(trial, *given, **extra)
-    return ours is not None and all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(stock, ours, strict=True))
+    expected = trial._forward(*(t.clone() for t in given), **extra)
+    found = assign(ours, *given, **extra)
+    return found is not None and all(
+        a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(expected, found, strict=True)
+    )
 
 
 def _trial(assigner: Any, topk: int, topk2: int) -> Any:
@@ -120,6 +131,13 @@ def _extra(trial: Any, true: Tensor, anchors: int, g: torch.Generator) -> dict[s
     names = list(inspect.signature(trial.pair_overlaps).parameters)[3:]
     if not names:
         return {}
+    if names == ["scores", "labels", "pd_coef", "mask_scale", "proto", MASKS]:
+        return {
+            "pd_coef": torch.randn(IMAGES, anchors, 4, generator=g),
+            "mask_scale": torch.full((IMAGES, 1), 0.25),
+            "proto": torch.randn(IMAGES, 4, SIDE // 4, SIDE // 4, generator=g),
+            MASKS: torch.rand(IMAGES, BOXES, SIDE // 4, SIDE // 4, generator=g) < 0.5,
+        }
     if names != ["pd_kpts", "gt_kpts"]:
         return None
     count = trial.sigmas.numel()
@@ -176,3 +194,54 @@ def _output_and_gradient(module: nn.Module, forward: Any, given: Tensor) -> tupl
     out = forward(module, x)
     (gradient,) = torch.autograd.grad(out, x, torch.arange(out.numel(), dtype=out.dtype).sin().view_as(out))
     return out.detach(), gradient
+
+
+def mask_role(criterion: Any) -> type | None:
+    """The role for a segmentation loss whose mask loss is the one that ours stands for; None for anything else."""
+    kind = type(criterion)
+    key = tuple(getattr(kind, name, None) for name in ("calculate_segmentation_loss", "single_mask_loss"))
+    if not all(map(callable, key)):
+        return None
+    if key not in _known:
+        with torch.enable_grad(), torch.autocast("cpu", enabled=False):
+            _known[key] = all(_masks_alike(criterion, overlap) for overlap in (True, False))
+    return BoundedMaskLoss if _known[key] else None
+
+
+def _masks_alike(criterion: Any, overlap: bool) -> bool:
+    """True where both give the same loss and gradients up to rounding, for a made problem."""
+    trial = copy.copy(criterion)
+    trial.overlap = overlap
+    given = _mask_problem(overlap)
+    stock = _value_and_gradients(trial.calculate_segmentation_loss, given)
+    ours = _value_and_gradients(functools.partial(mask_loss, overlap=overlap), given)
+    return all(torch.allclose(a, b, 1e-3, 1e-5 * float(a.abs().max())) for a, b in zip(stock, ours, strict=True))
+
+
+def _mask_problem(overlap: bool) -> tuple[Tensor, ...]:
+    """Three images (the last without positives), 5 objects each, on maps of 24 x 32."""
+    g = torch.Generator().manual_seed(0)
+    images, anchors, objects, height, width = 3, 200, 5, 24, 32
+    scale = torch.tensor([width, height, width, height]) * 4.0
+    centres = torch.rand(images, objects, 2, generator=g)
+    sizes = torch.rand(images, objects, 2, generator=g) / 2 + 0.05
+    boxes = torch.cat([(centres - sizes / 2).clamp(0), (centres + sizes / 2).clamp(max=1)], -1) * scale
+    given = torch.randint(objects, (images, anchors), generator=g)
+    positive = torch.rand(images, anchors, generator=g) < torch.tensor([0.4, 0.1, 0.0])[:, None]
+    target = torch.gather(boxes, 1, given[..., None].expand(-1, -1, 4))
+    if overlap:
+        masks = torch.randint(objects + 1, (images, height, width), generator=g).float()
+    else:
+        masks = torch.randint(2, (images * objects, height, width), generator=g).float()
+    image = torch.arange(images).repeat_interleave(objects).view(-1, 1).float()
+    proto = torch.randn(images, 8, height, width, generator=g)
+    coefficients = torch.randn(images, anchors, 8, generator=g)
+    return positive, masks, given, target, image, proto, coefficients, torch.tensor([height * 4.0, width * 4.0])
+
+
+def _value_and_gradients(loss: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    *fixed, proto, coefficients, imgsz = (t.clone() for t in given)
+    proto.requires_grad_()
+    coefficients.requires_grad_()
+    value = loss(*fixed, proto, coefficients, imgsz)
+    return (value.detach(), *torch.autograd.grad(value, (proto, coefficients)))
