@@ -13,9 +13,12 @@ How it is done, and why so:
 from __future__ import annotations
 
 import copy
+import weakref
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
 from yolo_ckpt.hotspots import assigner_roles, attention_role, mask_role
@@ -37,6 +40,9 @@ from yolo_ckpt.stages import stages_of, unwrap
 _SEGMENT = "_yolo_ckpt_segment"
 _set_class = object.__dict__["__class__"].__set__  # planned classes hide it behind a property (rule 2)
 _classes: dict[tuple[type, ...], type] = {}
+
+Guard = Callable[[Callable[[Any], Any], Any], Any]  # of a model's own forward and a batch
+_guards: weakref.WeakKeyDictionary[nn.Module, Guard] = weakref.WeakKeyDictionary()
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -113,6 +119,17 @@ class _LossMaker:
         return _plan_criterion(super().init_criterion(), loss=True)  # type: ignore[misc]
 
 
+class _Guarded:
+    """A model whose training steps somebody watches."""
+
+    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The model's own forward; that of a training batch by way of the guard."""
+        guard = _guards.get(self)  # type: ignore[call-overload]
+        if guard is None or not isinstance(x, dict) or not torch.is_grad_enabled():
+            return super().forward(x, *args, **kwargs)  # type: ignore[misc]
+        return guard(super().forward, x)  # type: ignore[misc]
+
+
 class _LossModule:
     """A criterion that is an nn.Module."""
 
@@ -154,6 +171,7 @@ def _class_for(original: type, roles: tuple[type, ...]) -> type:
             "__doc__": original.__doc__,
             "__class__": property(lambda self: self._yolo_ckpt_original),
             "_yolo_ckpt_original": original,
+            "_yolo_ckpt_roles": roles,
         }
         _classes[key] = type(original.__name__, (*roles, _Planned, original), body)
     return _classes[key]
@@ -228,6 +246,14 @@ def _apply_to_whole(model: nn.Module, *, loss: bool) -> None:
         _plan_criterion(criterion, loss=loss)
 
 
+def guard(model: nn.Module, guard: Guard) -> None:
+    """Have `guard` run the forward pass of every training batch of `model`: it is given the model's own forward, and
+    the batch. Another plan, and taking the plan off, end it; a copy of the model has none."""
+    roles = [role for role in getattr(type(model), "_yolo_ckpt_roles", ()) if role is not _Guarded]
+    _give(model, _Guarded, *roles)
+    _guards[model] = guard
+
+
 def remove(model: Model) -> Model:
     """Take any plan off `model` in place; it is exactly what it was. Return the model."""
     criterion = getattr(unwrap(model), "criterion", None)
@@ -240,4 +266,4 @@ def remove(model: Model) -> Model:
 
 def is_planned(model: nn.Module) -> bool:
     """True when a plan is on the model."""
-    return any(issubclass(type(module), _Planned) for module in model.modules())
+    return any(_SEGMENT in module.__dict__ for module in model.modules())

@@ -319,7 +319,7 @@ def test_a_tighter_plan_comes_before_half_the_batch(
 def test_then_the_batch_is_halved_as_often_as_stock_does(
     arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = {**arguments, "imgsz": 64, "epochs": 1, "batch": 8}
+    given = {**arguments, "imgsz": 64, "epochs": 2, "batch": 8}
     with monkeypatch.context() as failing:
         assert fail(failing, 3) is not None
         stock = train(given, "stock")["trainer"].batch_size

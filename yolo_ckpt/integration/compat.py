@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from yolo_ckpt.stages import unwrap
+
 PREFIX = "Checkpoint: "
 DEFAULT_IMGSZ = 640
 
@@ -178,14 +180,55 @@ def amp_dtype(trainer: Any) -> torch.dtype | None:
     return torch.bfloat16 if trainer.args.amp == "bf16" else torch.float16
 
 
-def failed_steps(trainer: Any) -> int:
-    """How many times the host has halved the batch in this run because a step of the first epoch did not fit."""
-    return int(getattr(trainer, "_oom_retries", 0))
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """True for the errors after which the host tries a smaller batch."""
+    text = str(error)
+    others = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_INTERNAL_ERROR", "unable to find an engine")
+    return "out of memory" in text.lower() or any(other in text for other in others)
 
 
-def count_failed_steps(trainer: Any, count: int) -> None:
-    """Let the host think so; it gives up at 3, and goes on with the epoch only where this is not 0."""
-    trainer._oom_retries = count
+def loss_names(trainer: Any) -> tuple[str, ...]:
+    """Names of the parts of the loss, also before the host has asked its criterion for them."""
+    if trainer.loss_names:
+        return tuple(trainer.loss_names)
+    model: Any = unwrap(trainer.model)
+    if getattr(model, "criterion", None) is None:
+        model.criterion = model.init_criterion()
+    parts = (model.criterion, *vars(model.criterion).values())
+    return next((tuple(part.loss_names) for part in parts if hasattr(part, "loss_names")), ())
+
+
+def scale_with(trainer: Any, backward: Callable[[torch.Tensor], None]) -> None:
+    """Have `backward` run every backward pass of the host's loop, which begins at what the trainer's gradient scaler
+    makes of the loss."""
+    kind = type(trainer.scaler)
+
+    class Scaler(kind):  # type: ignore[misc,valid-type]
+        """The trainer's own, but for the backward pass."""
+
+        def scale(self, outputs: Any) -> Any:
+            """The scaled loss, or whatever was asked for."""
+            scaled = super().scale(outputs)
+            return _Backward(scaled, backward) if isinstance(scaled, torch.Tensor) else scaled
+
+    for name in ("__name__", "__qualname__", "__module__"):
+        setattr(Scaler, name, getattr(kind, name))
+    trainer.scaler.__class__ = Scaler
+
+
+class _Backward:
+    """A tensor whose backward pass is another."""
+
+    def __init__(self, tensor: torch.Tensor, backward: Callable[[torch.Tensor], None]) -> None:
+        self._tensor = tensor
+        self._run = backward
+
+    def backward(self) -> None:
+        """The backward pass."""
+        self._run(self._tensor)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tensor, name)
 
 
 def trains_quantized(args: Any) -> bool:

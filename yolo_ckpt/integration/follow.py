@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import resource
 import statistics
 import sys
@@ -30,8 +31,8 @@ TRACKED_BATCH = 1  # the second: the optimizer's state exists from then on
 class Follower:
     """The callbacks of one run."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, run: Run, base: type[Any]) -> None:
+        self.run, self._base = run, base  # the trainer's own class
         self._live: LiveBytes | None = None
         self._live_peak_bytes = 0
         self._allocated_bytes = 0
@@ -56,6 +57,8 @@ class Follower:
 
     def _train_start(self, trainer: Any) -> None:
         self.run.write_plan(trainer)
+        self.run.recovery.watch(trainer)
+        self.run.validation.watch(trainer, functools.partial(self._base.get_dataloader, trainer))
         if self.run.forecast is not None:
             with random_state_kept():
                 self._plot(Path(trainer.save_dir, "ckpt_report.png"), self.run.forecast)
@@ -68,6 +71,7 @@ class Follower:
 
     def _epoch_start(self, trainer: Any) -> None:
         self._stop_tracking(trainer)  # a batch that failed may have left it on
+        self.run.recovery.epoch_starts(trainer)
         if trainer.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(trainer.device)
 
@@ -146,6 +150,7 @@ class Follower:
             reserved_bytes=self._reserved_bytes or None,
             process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * factor,
             step_ms=statistics.median(self._step_ms) if self._step_ms else None,
+            failures=(*self.run.recovery.events, *self.run.validation.events),
             fused=tuple(took_fused(unwrap(trainer.model))),
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from yolo_ckpt import attachment
-from yolo_ckpt.errors import BudgetInfeasibleError, RequestError, YoloCkptError
+from yolo_ckpt.errors import RequestError, YoloCkptError
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.auto import AutoPlan, auto_plan
 from yolo_ckpt.integration.autobatch import MOST, choose_batch, choose_imgsz
@@ -16,7 +16,9 @@ from yolo_ckpt.integration.budget import budget_bytes, extra_bytes, objects_per_
 from yolo_ckpt.integration.clock import Measured, StageTimes
 from yolo_ckpt.integration.compiled import CompilerBudget
 from yolo_ckpt.integration.conditions import Conditions
-from yolo_ckpt.integration.retries import Retries
+from yolo_ckpt.integration.randomness import random_state_kept
+from yolo_ckpt.integration.recovery import Recovery
+from yolo_ckpt.integration.validation import Validation
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
 from yolo_ckpt.planning import is_tightest
@@ -38,6 +40,8 @@ class Run:
         forecast: The simulated steps behind a plan for a budget.
         compiler: The budget of `torch.compile`.
         largest: `imgsz=max` was asked for.
+        recovery: What becomes of steps that do not fit.
+        validation: How validation is kept small.
     """
 
     def __init__(self, settings: Settings, *, largest: bool = False) -> None:
@@ -49,7 +53,8 @@ class Run:
         self._share = 1.0  # of the budget, where `batch` is one
         self._times: StageTimes | None = None
         self._decided = False  # the plan for the budget, where there is one
-        self._retries = Retries()
+        self.recovery = Recovery(self.tighten)
+        self.validation = Validation()
 
     def choose_imgsz(self, trainer: Any) -> None:
         """With `imgsz=max`: set the largest size that fits, once.
@@ -122,7 +127,6 @@ class Run:
         Raises:
             BudgetInfeasibleError: No plan fits.
         """
-        self._retries.begin(trainer)
         if self.plan is None or self._decided:
             return
         self._decided = True
@@ -153,37 +157,26 @@ class Run:
             compat.log(warning, warning=True)
         return True
 
-    def retry(self, trainer: Any) -> None:
-        """The host has halved the batch since a step of the first epoch did not fit: keep the batch and take a tighter
-        plan, while there is one."""
-        if not self._retries.failed(trainer) or self.plan is None:
-            return
-        batch = self._retries.batch
-        if not self._tighten(trainer, batch):
-            self._retries.accept(trainer)
-            return
-        self._retries.undo(trainer)
-        self.write_plan(trainer)
-        compat.log(f"batch stays at {batch}, with a tighter plan instead", warning=True)
-
-    def _tighten(self, trainer: Any, batch: int) -> bool:
-        """Put a plan with a smaller peak on the model; False where there is none."""
-        assert self.plan is not None
-        if is_tightest(self.plan):
+    def tighten(self, trainer: Any) -> bool:
+        """Put a plan with a smaller peak on the model, for the batch that it has; False where there is none."""
+        if self.plan is None or is_tightest(self.plan):
             return False
-        halved, trainer.batch_size = trainer.batch_size, batch
+        with random_state_kept():
+            self._tighten(trainer, self.plan)
+        self.write_plan(trainer)
+        return True
+
+    def _tighten(self, trainer: Any, plan: Plan) -> None:
         try:
-            if self.plan.peak_bytes is not None and self._plan_for(trainer, int(TIGHTER * self.plan.peak_bytes)):
-                return True
-        except BudgetInfeasibleError:
-            pass  # what follows is the tightest plan
-        finally:
-            trainer.batch_size = halved
+            if plan.peak_bytes is not None and self._plan_for(trainer, int(TIGHTER * plan.peak_bytes)):
+                return
+        except RequestError:
+            pass  # there is none; what follows is the tightest plan
         settings = replace(self.settings, ckpt="full")
-        self.plan = make_plan(trainer.model, settings, imgsz=int(trainer.args.imgsz), batch=batch)
+        sizes = {"imgsz": int(trainer.args.imgsz), "batch": compat.batch_per_device(trainer)}
+        self.plan = make_plan(trainer.model, settings, **sizes)
         attachment.apply(trainer.model, self.plan)
         self._log(plan_lines(self.plan))
-        return True
 
     def _conditions(self, trainer: Any, budget: int, data: Any, *, batch: int) -> Conditions:
         """What the run's steps depend on."""

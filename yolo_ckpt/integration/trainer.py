@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -49,15 +50,30 @@ def extend(trainer: Any, run: Run) -> None:
 
     def _build_train_pipeline(self: Any, *args: Any, **kwargs: Any) -> Any:
         _prepare(self, run)
-        _refused(self, run.retry)
         built = base._build_train_pipeline(self, *args, **kwargs)
         _refused(self, run.prepare_for_budget)
         return built
 
-    body = {"auto_batch": auto_batch, "_build_train_pipeline": _build_train_pipeline, RUN: run}
+    def preprocess_batch(self: Any, batch: Any) -> Any:
+        return run.recovery.preprocess(lambda given: base.preprocess_batch(self, given), batch)
+
+    def optimizer_step(self: Any) -> None:
+        run.recovery.optimizer_step(lambda: base.optimizer_step(self))
+
+    def get_dataloader(self: Any, dataset_path: Any, batch_size: int = 16, rank: int = 0, mode: str = "train") -> Any:
+        build = functools.partial(base.get_dataloader, self)
+        if mode != "val" or run.plan is None or not run.plan.planned:
+            return build(dataset_path, batch_size=batch_size, rank=rank, mode=mode)
+        return run.validation.loader(build, dataset_path, batch_size, rank, compat.batch_per_device(self))
+
+    def build_dataset(self: Any, *given: Any, **named: Any) -> Any:
+        return base.build_dataset(self, *run.validation.grouped(given), **named)
+
+    seams = (auto_batch, _build_train_pipeline, preprocess_batch, optimizer_step, get_dataloader, build_dataset)
+    body = {**{seam.__name__: seam for seam in seams}, RUN: run}
     named = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
     trainer.__class__ = type(base.__name__, (base,), {**named, **body})
-    for event, callback in Follower(run).callbacks().items():
+    for event, callback in Follower(run, base).callbacks().items():
         trainer.add_callback(event, callback)
     at_end = trainer.callbacks["on_train_end"]
     at_end.insert(0, at_end.pop())  # the report has to be there when the loggers close the run

@@ -28,6 +28,7 @@ class RunReport:
         reserved_bytes: Peak bytes reserved by the allocator (CUDA).
         process_bytes: Peak resident memory of the process, so far.
         step_ms: Median time of a training step with its data, without the tracked one.
+        failures: Steps that did not fit, and what became of them.
         fused: Modules whose attention ran in fused kernels: their results differ from stock's by rounding.
     """
 
@@ -40,6 +41,7 @@ class RunReport:
     reserved_bytes: int | None
     process_bytes: int
     step_ms: float | None
+    failures: tuple[str, ...] = ()
     fused: tuple[str, ...] = ()
 
     def to_json(self) -> str:
@@ -66,11 +68,13 @@ class RunReport:
             if self.fused
             else ""
         )
+        failures = "".join(f"- {line}\n" for line in self.failures)
+        failures = f"Steps that did not fit ({len(self.failures)}):\n\n{failures}\n" if failures else ""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return (
             f"# Training with ckpt={self.plan.ckpt}\n\n"
             f"imgsz {self.plan.imgsz}, batch {self.plan.batch}, {self.batches} batches, {self.device}; {versions}.\n\n"
-            f"| measured | |\n|---|---|\n{measured}\n\n{fused}"
+            f"| measured | |\n|---|---|\n{measured}\n\n{fused}{failures}"
             f"| stage | class | action | segment | why not |\n|---|---|---|---|---|\n{stages}\n"
         )
 
