@@ -75,6 +75,17 @@ def test_crowded_images(name: str) -> None:
     assert real < 0.3 * forecast(model, stock, imgsz=640, batch=1, objects=500).peak_bytes
 
 
+@pytest.mark.parametrize("name", ["yolo26n.yaml", "yolo26n-seg.yaml", "yolo26n-pose.yaml"])
+def test_a_model_without_weights_is_forecast_alike(name: str) -> None:
+    """Commands load models on meta, where the host's head loses its strides, and the loss reads them."""
+    found = []
+    for device in ("cpu", "meta"):
+        model = host_model(name, device)
+        plan = yolo_ckpt.plan(model, imgsz=640, batch=1, ckpt="full")
+        found.append(Simulated(model, imgsz=640, batch=1, objects=300).step(plan).peak_bytes)
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("name", ["yolo26n.yaml", "yolo26n-seg.yaml", "yolo26n-depth.yaml"])
 def test_images_that_are_not_square(name: str) -> None:
     model = host_model(name)

@@ -26,6 +26,7 @@ from yolo_ckpt.hotspots.toprows import PLACES, top_of_rows
 MASKS = "gt_masks"  # the host's name for true masks, where an assigner compares them
 SMALL = 1 << 18  # boxes times anchors up to which the host's tables are small and fast
 AT_ONCE = 1 << 20  # pairs whose overlap is computed together
+KEYPOINTS_AT_ONCE = 1 << 15  # where an overlap is one of keypoints, which are many for each pair
 
 Assigned = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -122,7 +123,7 @@ class _Table(NamedTuple):
 
 def _overlaps(assigner: Any, table: _Table, gt_bboxes: Tensor, pd_bboxes: Tensor, extra: dict[str, Any]) -> Tensor:
     """The overlap of every pair (N,). Where masks are compared, all candidates of an object decide whose are."""
-    each = max(table.row.shape[0], 1) if MASKS in extra else AT_ONCE
+    each = max(table.row.shape[0], 1) if MASKS in extra else KEYPOINTS_AT_ONCE if extra else AT_ONCE
     parts = zip(*(t.split(each) for t in (table.image, table.box, table.anchor)), strict=True)
     return torch.cat([assigner.pair_overlaps(part, gt_bboxes, pd_bboxes, **extra) for part in parts])
 

@@ -155,4 +155,8 @@ def meta_copy(model: nn.Module) -> Any:
         memo[id(buffer)] = torch.empty_like(buffer, device="meta")
     criterion = model.__dict__.get("criterion")
     memo[id(criterion)] = None  # made again for the copy's device
-    return attachment.remove(copy.deepcopy(model, memo)).train()
+    trial: Any = attachment.remove(copy.deepcopy(model, memo)).train()
+    strides, head = getattr(trial, "stride", None), stages_of(trial)[-1]
+    if isinstance(strides, Tensor) and not strides.is_meta and isinstance(getattr(head, "stride", None), Tensor):
+        head.stride = strides.clone()  # a host's model on meta has no content in the head's, which the loss reads
+    return trial

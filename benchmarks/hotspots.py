@@ -1,0 +1,157 @@
+"""What else is large at full resolution, stock against bounded: the assigner, the mask loss, the losses of all tasks.
+
+    python benchmarks/hotspots.py assigner imgsz=4096 boxes=3000 classes=2 [stock=no]
+    python benchmarks/hotspots.py masks positives=1000 side=512
+    python benchmarks/hotspots.py losses imgsz=2048 objects=1000 [models=yolo26n.yaml,...]
+
+The first two run on the CPU and print live bytes beyond their inputs and the median time of three runs. The last is
+simulated: peak of a training step with its loss, and what the loss needs beyond what is alive when it begins.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from ultralytics.utils.loss import v8SegmentationLoss
+from ultralytics.utils.tal import TaskAlignedAssigner, make_anchors
+
+from yolo_ckpt.hotspots import assigner_roles
+from yolo_ckpt.hotspots.masks import mask_loss
+from yolo_ckpt.integration.conditions import Conditions
+from yolo_ckpt.integration.models import load_model
+from yolo_ckpt.measuring import LiveBytes
+from yolo_ckpt.planner import make_plan
+from yolo_ckpt.settings import Settings
+
+MIB = 1 << 20
+STRIDES = (8, 16, 32)
+MODELS = (
+    "yolo26n.yaml,yolo11n.yaml,yolo26n-seg.yaml,yolo11n-seg.yaml,yolo26n-pose.yaml,yolo11n-pose.yaml,yolo26n-obb.yaml,"
+    "yolo11n-obb.yaml,yolo26n-sem.yaml,yolo26n-depth.yaml"
+)
+
+
+def measured(run: Callable[[], Any], given: list[Tensor], times: int = 3) -> dict[str, float]:
+    """MiB beyond `given`, and the median of some runs in milliseconds."""
+    milliseconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        run()
+        milliseconds.append((time.perf_counter() - start) * 1e3)
+    with LiveBytes() as live:
+        live.add(given)
+        before = live.current_bytes
+        run()
+    return {"mib": round((live.peak_bytes - before) / MIB, 1), "ms": round(statistics.median(milliseconds), 1)}
+
+
+def assigner(
+    imgsz: str = "4096", boxes: str = "3000", classes: str = "2", batch: str = "1", stock: str = "yes"
+) -> None:
+    """One assignment."""
+    size, count, images = int(imgsz), int(boxes), int(batch)
+    g = torch.Generator().manual_seed(0)
+    points, strides = make_anchors(
+        [torch.zeros(1, 1, size // s, size // s) for s in STRIDES], torch.tensor(STRIDES) * 1.0
+    )
+    points = points * strides
+    sides = 20 + 60 * torch.rand(images, count, 2, generator=g)
+    centres = size * torch.rand(images, count, 2, generator=g)
+    true = torch.cat([centres - sides / 2, centres + sides / 2], -1)
+    around = 40 * torch.rand(images, points.shape[0], 4, generator=g)
+    given = [
+        torch.rand(images, points.shape[0], int(classes), generator=g),
+        torch.cat([points - around[..., :2], points + around[..., 2:]], -1),
+        points,
+        torch.randint(int(classes), (images, count, 1), generator=g).float(),
+        true,
+        torch.ones(images, count, 1),
+    ]
+    one = TaskAlignedAssigner(topk=10, num_classes=int(classes), alpha=0.5, beta=6.0, stride=list(STRIDES))
+    bounded = type("Bounded", (*assigner_roles(one), TaskAlignedAssigner), {})
+    results = {}
+    for name, kind in (("bounded", bounded), ("stock", TaskAlignedAssigner))[: 2 if stock == "yes" else 1]:
+        one.__class__ = kind
+        found = measured(lambda: one(*given), given, 1 if name == "stock" and size > 2000 else 5)
+        print(json.dumps({"assigner": name, "imgsz": size, "boxes": count, "batch": images, **found}), flush=True)
+        results[name] = one(*given)
+    if stock == "yes":
+        equal = [torch.equal(a, b) for a, b in zip(*results.values(), strict=True)]
+        print(json.dumps({"outputs equal": all(equal)}))
+
+
+def masks(positives: str = "1000", side: str = "512", objects: str = "100", largest: str = "0.2") -> None:
+    """One image's mask loss, forward and backward."""
+    count, size, items = int(positives), int(side), int(objects)
+    g = torch.Generator().manual_seed(0)
+    anchors = (size * size) // 4
+    positive = torch.zeros(1, anchors, dtype=torch.bool)
+    positive[0, torch.randperm(anchors, generator=g)[:count]] = True
+    which = torch.randint(items, (1, anchors), generator=g)
+    sides = 0.01 + float(largest) * torch.rand(items, 2, generator=g)
+    centres = torch.rand(items, 2, generator=g)
+    boxes = torch.cat([(centres - sides / 2).clamp(0), (centres + sides / 2).clamp(max=1)], -1) * size * 4
+    truth = torch.randint(items + 1, (1, size, size), generator=g).float()
+    proto, coefficients = torch.randn(1, 32, size, size, generator=g), 0.3 * torch.randn(1, anchors, 32, generator=g)
+    given = [
+        positive,
+        truth,
+        which,
+        boxes[which],
+        torch.zeros(items, 1),
+        proto,
+        coefficients,
+        torch.tensor([size * 4.0] * 2),
+    ]
+    stock = v8SegmentationLoss.__new__(v8SegmentationLoss)
+    stock.overlap = True
+
+    def step(loss: Callable[..., Tensor]) -> list[Tensor]:
+        a, b = (t.detach().requires_grad_() for t in (proto, coefficients))
+        value = loss(*given[:5], a, b, given[7])
+        return [value.detach(), *torch.autograd.grad(value, (a, b))]
+
+    ways = {"bounded": lambda *t: mask_loss(*t, overlap=True), "stock": stock.calculate_segmentation_loss}
+    results = {}
+    for name, loss in ways.items():
+        print(
+            json.dumps(
+                {"mask loss": name, "positives": count, "side": size, **measured(functools.partial(step, loss), given)}
+            )
+        )
+        results[name] = step(loss)
+    relative = [float((a - b).abs().max() / b.abs().max()) for a, b in zip(*results.values(), strict=True)]
+    print(json.dumps({"relative difference of value and gradients": relative}))
+
+
+def losses(imgsz: str = "2048", objects: str = "1000", batch: str = "1", models: str = MODELS) -> None:
+    """The losses of all tasks, simulated."""
+    for name in models.split(","):
+        model = load_model(name, "meta")
+        request = Conditions(imgsz=int(imgsz), batch=int(batch), budget_bytes=0, objects=int(objects))
+        row: dict[str, Any] = {"model": name}
+        for ckpt in ("off", "full"):
+            plan = make_plan(model, Settings(ckpt=ckpt), imgsz=int(imgsz), batch=int(batch))
+            step = request.simulated(model).step(plan)
+            begins = next(w.start_bytes for w in step.windows if w.phase == "loss")
+            peak = max(w.peak_bytes for w in step.windows if w.stage == len(plan.stages))
+            row[ckpt] = {"step_mib": step.peak_bytes // MIB, "loss_mib": (peak - begins) // MIB}
+        print(json.dumps(row), flush=True)
+
+
+def main() -> None:
+    """Run what the first argument names."""
+    ways = {"assigner": assigner, "masks": masks, "losses": losses}
+    ways[sys.argv[1]](**dict(a.split("=", 1) for a in sys.argv[2:]))
+
+
+if __name__ == "__main__":
+    main()
