@@ -119,7 +119,9 @@ def run(
         return train(given, ckpt, model, **settings)
 
 
-def skipping(windows: set[int], monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[Any], None]]:
+def skipping(
+    windows: set[int], monkeypatch: pytest.MonkeyPatch, length: int = WINDOW
+) -> dict[str, Callable[[Any], None]]:
     """Makes a stock run never see the batches of these windows, nor step at their ends."""
     from ultralytics.engine.trainer import BaseTrainer
     from ultralytics.nn.tasks import DetectionModel
@@ -128,7 +130,7 @@ def skipping(windows: set[int], monkeypatch: pytest.MonkeyPatch) -> dict[str, Ca
     forward, step = DetectionModel.forward, BaseTrainer.optimizer_step
 
     def skipped() -> bool:
-        return batch[0] // WINDOW in windows
+        return batch[0] // length in windows
 
     def run_or_not(self: Any, x: Any, *more: Any, **named: Any) -> Any:
         if isinstance(x, dict) and self.training and skipped():
@@ -193,6 +195,16 @@ def test_the_run_is_one_that_never_saw_the_window(
     assert next(loaded.model.parameters()).isfinite().all()
     with monkeypatch.context() as patch:
         stock = run(given, tiny, "stock", skipping({b // WINDOW for b in at}, patch))
+    assert same_state(stock, planned) == []
+
+
+def test_a_window_that_goes_on_in_the_next_epoch_is_dropped_whole(
+    tiny: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**given, "nbs": 3}  # batches 3, 4 and 5, of which the first is the last of its epoch
+    planned = run(given, tiny, "selective", Failing("head", {3}).callbacks())
+    with monkeypatch.context() as patch:
+        stock = run(given, tiny, "stock", skipping({1}, patch, 3))
     assert same_state(stock, planned) == []
 
 

@@ -56,8 +56,6 @@ class Recovery:
         """The host has begun an epoch, perhaps once more."""
         if self._start_epoch is not None:
             trainer.start_epoch, self._start_epoch = self._start_epoch, None
-        if self._dropping:
-            self._window_ends()
 
     def preprocess(self, step: Callable[[Any], Any], batch: Any) -> Any:
         """The host's preparation of a batch."""
