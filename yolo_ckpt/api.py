@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from yolo_ckpt import attachment
 from yolo_ckpt.errors import ParityError, RequestError
-from yolo_ckpt.hotspots import took_fused
+from yolo_ckpt.hotspots import rounded_parts
 from yolo_ckpt.measuring import Measurement, first_difference, measure_step, snapshot, tensors_in
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.planner import make_plan
@@ -123,7 +123,7 @@ def verify(model: nn.Module, plan: Plan, *, imgsz: int, batch: int, steps: int =
         stock = _run(attachment.remove(copy.deepcopy(model)), imgsz, batch, steps)
         trial = attachment.apply(copy.deepcopy(model), plan)
         planned = _run(trial, imgsz, batch, steps)
-    difference, fused = first_difference(stock, planned), took_fused(trial)
+    difference, fused = first_difference(stock, planned), rounded_parts(trial)
     if difference is not None and fused:
         raise ParityError(
             f"ckpt={plan.ckpt}: attention ran fused in {', '.join(fused)}, which rounds otherwise ({difference}); "

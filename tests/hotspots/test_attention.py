@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import yolo_ckpt
 from tests.conftest import host_model
-from yolo_ckpt.hotspots import attention, attention_role, took_fused
+from yolo_ckpt.hotspots import attention, attention_role, rounded_parts
 from yolo_ckpt.measuring import LiveBytes
 
 block = pytest.importorskip("ultralytics.nn.modules.block")
@@ -134,7 +134,7 @@ def test_the_flag(mode: str) -> None:
     with Operators() as seen:
         model.train()(torch.rand(1, 3, 64, 64))
     assert ("_scaled_dot_product_flash_attention_for_cpu" in seen.names) == (mode == "fused")
-    assert bool(took_fused(model)) == (mode == "fused")
+    assert bool(rounded_parts(model)) == (mode == "fused")
     yolo_ckpt.remove(model)
     assert type(model.model[10].m[0].attn) is block.Attention
 

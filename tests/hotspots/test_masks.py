@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import yolo_ckpt
+from tests.conftest import host_model
 from tests.hotspots.test_assigner import anchors, difference, made, problem
-from yolo_ckpt.hotspots import assigner, assigner_roles, mask_role, maskoverlap, masks
+from yolo_ckpt.hotspots import assigner, assigner_roles, mask_role, maskoverlap, masks, rounded_parts
 from yolo_ckpt.measuring import LiveBytes
 
 losses = pytest.importorskip("ultralytics.utils.loss")
@@ -103,6 +106,32 @@ def test_what_it_needs_does_not_grow_with_the_positives() -> None:
         peaks.append(live.peak_bytes - before)
     assert peaks[1] - peaks[0] < 1 * MIB  # stock: 300 more positives are 19 MiB, several times
     assert peaks[1] < 20 * MIB
+
+
+@pytest.mark.parametrize("name", ["yolo26n-seg.yaml", "yolo11n-seg.yaml"])
+def test_small_ones_are_the_hosts_to_the_last_bit_and_large_ones_are_named(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from yolo_ckpt.integration.batches import made_batch
+
+    def trained(model: Any) -> Any:
+        loss = model(dict(data))[0]
+        loss.sum().backward()
+        return [loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+    stock = host_model(name)
+    for parameter in stock.parameters():
+        parameter.requires_grad_(parameter.dtype.is_floating_point)
+    data = made_batch(stock, imgsz=160, batch=2, objects=5, device="cpu")
+    small, large = copy.deepcopy(stock), copy.deepcopy(stock)
+    for model in (small, large):
+        yolo_ckpt.apply(model, yolo_ckpt.plan(model, imgsz=160, batch=2, ckpt="full"))
+    expected = trained(stock)
+    assert all(torch.equal(a, b) for a, b in zip(expected, trained(small), strict=True))
+    assert rounded_parts(small) == []
+    monkeypatch.setattr(masks, "SMALL", 0)
+    assert any(not torch.equal(a, b) for a, b in zip(expected, trained(large), strict=True))
+    assert rounded_parts(large) == ["the mask loss"]
 
 
 class Weighted(losses.v8SegmentationLoss):  # type: ignore[misc]

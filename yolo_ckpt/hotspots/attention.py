@@ -13,25 +13,19 @@ What keeps torch from its fused kernels, and what is done about it:
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
+from yolo_ckpt.hotspots.rounding import note
 from yolo_ckpt.remat import is_on_cpu
 
 LARGE = 1024  # tokens from which on the tables are large beside everything else in the block
 
 _aten = torch.ops.aten
-_took: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-
-
-def took_fused(model: nn.Module) -> list[str]:
-    """Names of the modules of `model` whose attention ran fused."""
-    return [name for name, module in model.named_modules() if module in _took]
 
 
 class _Fused:
@@ -46,7 +40,7 @@ class _Fused:
         tokens = x.shape[2] * x.shape[3] // getattr(self, "area", 1)
         if tokens < self.least_tokens or not (self.training and torch.is_grad_enabled()):
             return super().forward(x)  # type: ignore[misc,no-any-return]
-        _took.add(self)  # type: ignore[arg-type]
+        note(self)
         return self.fused(x)
 
 

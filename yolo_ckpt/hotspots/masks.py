@@ -18,8 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from yolo_ckpt.hotspots.rounding import note
 from yolo_ckpt.remat import is_on_cpu
 
+SMALL = 1 << 22  # pixels of all positives of an image together up to which the host's way is taken
 PIXELS_ON_CPU = 1 << 16  # of all positives together, at a time: small parts stay in the processor's cache
 PIXELS_ON_CUDA = 1 << 20  # larger parts keep the device busy
 IN_SIMULATION = 10  # positives of one object
@@ -42,10 +44,14 @@ class BoundedMaskLoss:
         imgsz: Tensor,
     ) -> Tensor:
         """What the original's method does, up to rounding: the mean over all positives (B, A) of the loss of their
-        masks, `pred_masks` (B, A, K) times `proto` (B, K, H, W)."""
-        return mask_loss(
-            fg_mask, masks, target_gt_idx, target_bboxes, batch_idx, proto, pred_masks, imgsz, overlap=self.overlap
-        )
+        masks, `pred_masks` (B, A, K) times `proto` (B, K, H, W). Where an image's masks are small all together, it is
+        the original that does it, with its bits."""
+        given = (fg_mask, masks, target_gt_idx, target_bboxes, batch_idx, proto, pred_masks, imgsz)
+        most = max(row.nonzero().shape[0] for row in fg_mask)
+        if most * proto.shape[-2] * proto.shape[-1] <= SMALL:
+            return super().calculate_segmentation_loss(*given)  # type: ignore[misc,no-any-return]
+        note(self)
+        return mask_loss(*given, overlap=self.overlap)
 
 
 def mask_loss(

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from yolo_ckpt.hotspots import took_fused
+from yolo_ckpt.hotspots import rounded_parts
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.auto import AutoPlan
 from yolo_ckpt.integration.loggers import log_report
@@ -107,12 +107,9 @@ class Follower:
     def _epoch_end(self, trainer: Any) -> None:
         if not self._ended:
             self._ended = True
-            fused = took_fused(unwrap(trainer.model))
-            if fused:
-                compat.log(
-                    f"attention runs fused in {', '.join(fused)}, equal to stock up to rounding; ckpt_attention=stock "
-                    f"gives stock's bits"
-                )
+            rounded = rounded_parts(unwrap(trainer.model))
+            if rounded:
+                compat.log(f"equal to stock up to rounding: {', '.join(rounded)}")
         if trainer.device.type == "cuda":  # before validation, which is not what the plan is about
             self._allocated_bytes = max(self._allocated_bytes, torch.cuda.max_memory_allocated(trainer.device))
             self._reserved_bytes = max(self._reserved_bytes, torch.cuda.max_memory_reserved(trainer.device))
@@ -151,7 +148,7 @@ class Follower:
             process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * factor,
             step_ms=statistics.median(self._step_ms) if self._step_ms else None,
             failures=(*self.run.recovery.events, *self.run.validation.events),
-            fused=tuple(took_fused(unwrap(trainer.model))),
+            rounded=tuple(rounded_parts(unwrap(trainer.model))),
         )
 
 

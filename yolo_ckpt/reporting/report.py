@@ -29,7 +29,7 @@ class RunReport:
         process_bytes: Peak resident memory of the process, so far.
         step_ms: Median time of a training step with its data, without the tracked one.
         failures: Steps that did not fit, and what became of them.
-        fused: Modules whose attention ran in fused kernels: their results differ from stock's by rounding.
+        rounded: Parts whose results differ from stock's by rounding: attention in fused kernels, a large mask loss.
     """
 
     versions: Mapping[str, str]
@@ -42,7 +42,7 @@ class RunReport:
     process_bytes: int
     step_ms: float | None
     failures: tuple[str, ...] = ()
-    fused: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The report as a JSON document, with a schema number."""
@@ -62,10 +62,10 @@ class RunReport:
             f"| {s.index} | {s.kind} | {s.action} | {'' if s.opens else 'goes on'} | {s.reason} |"
             for s in self.plan.stages
         )
-        fused = (
-            f"Attention ran fused in {', '.join(self.fused)}: results differ from stock's by rounding; "
-            f"`ckpt_attention=stock` gives stock's bits.\n\n"
-            if self.fused
+        rounded = (
+            f"Equal to stock up to rounding: {', '.join(self.rounded)} (attention in fused kernels, which "
+            f"`ckpt_attention=stock` avoids; the mask loss where it is large).\n\n"
+            if self.rounded
             else ""
         )
         failures = "".join(f"- {line}\n" for line in self.failures)
@@ -74,7 +74,7 @@ class RunReport:
         return (
             f"# Training with ckpt={self.plan.ckpt}\n\n"
             f"imgsz {self.plan.imgsz}, batch {self.plan.batch}, {self.batches} batches, {self.device}; {versions}.\n\n"
-            f"| measured | |\n|---|---|\n{measured}\n\n{fused}{failures}"
+            f"| measured | |\n|---|---|\n{measured}\n\n{rounded}{failures}"
             f"| stage | class | action | segment | why not |\n|---|---|---|---|---|\n{stages}\n"
         )
 
