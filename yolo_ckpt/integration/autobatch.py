@@ -14,7 +14,7 @@ from torch import nn
 
 from yolo_ckpt.errors import BudgetInfeasibleError
 from yolo_ckpt.integration.auto import Search, auto_plan
-from yolo_ckpt.integration.clock import StageTimes
+from yolo_ckpt.integration.clock import Estimated, StageTimes
 from yolo_ckpt.integration.conditions import Conditions
 from yolo_ckpt.integration.fit import Fits
 from yolo_ckpt.planning.throughput import best_batch
@@ -23,6 +23,8 @@ from yolo_ckpt.planning.times import step_ms
 MOST = 1024  # as the host's AutoBatch
 GUESS = 8
 PROBES = 3  # batches that a planning problem is made for
+GROWTHS = 4  # larger batches that are tried by simulation
+FASTER = 1.005  # what a larger batch has to gain
 NEAR = 0.2  # of a probed batch: within that its problem holds
 
 
@@ -49,9 +51,37 @@ def choose_batch(
     while batch > 1:
         wanted = replace(one, batch=batch)
         with contextlib.suppress(BudgetInfeasibleError):
-            auto_plan(model, wanted.on(device, model), times)
-            return batch
+            share = auto_plan(model, wanted.on(device, model), times).plan.added_share or 0.0
+            return _grown(model, one, batch, share, most, device, times)
         batch -= max(batch // 16, 1)  # the problem was scaled from another batch: what counts is the simulated step
+    return batch
+
+
+def _grown(
+    model: nn.Module,
+    one: Conditions,
+    batch: int,
+    share: float,
+    most: int,
+    device: torch.device,
+    times: StageTimes | None,
+) -> int:
+    """A larger batch than `batch`, whose plan adds `share` to its step, as long as plans that are simulated for it
+    train more images per second: what parts of the loss need does not grow in step with the images."""
+    known = times if times is not None else Estimated(one.simulated(model).work(), 1)
+    rate = batch / (step_ms(known.at(batch)) * (1 + share))
+    for _ in range(GROWTHS):
+        larger = min(batch + max(batch // 16, 1), most)
+        if larger == batch:
+            break
+        try:
+            found = auto_plan(model, replace(one, batch=larger).on(device, model), times).plan.added_share or 0.0
+        except BudgetInfeasibleError:
+            break
+        faster = larger / (step_ms(known.at(larger)) * (1 + found))
+        if faster < FASTER * rate:
+            break
+        batch, rate = larger, faster
     return batch
 
 
