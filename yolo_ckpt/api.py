@@ -123,10 +123,10 @@ def verify(model: nn.Module, plan: Plan, *, imgsz: int, batch: int, steps: int =
         stock = _run(attachment.remove(copy.deepcopy(model)), imgsz, batch, steps)
         trial = attachment.apply(copy.deepcopy(model), plan)
         planned = _run(trial, imgsz, batch, steps)
-    difference, fused = first_difference(stock, planned), rounded_parts(trial)
-    if difference is not None and fused:
+    difference, rounded = first_difference(stock, planned), rounded_parts(trial)
+    if difference is not None and rounded:
         raise ParityError(
-            f"ckpt={plan.ckpt}: attention ran fused in {', '.join(fused)}, which rounds otherwise ({difference}); "
+            f"ckpt={plan.ckpt}: attention ran fused in {', '.join(rounded)}, which rounds otherwise ({difference}); "
             f"verify with ckpt_attention=stock"
         )
     if difference is not None:

@@ -13,7 +13,6 @@ How it is done, and why so:
 from __future__ import annotations
 
 import copy
-import weakref
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
@@ -21,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from yolo_ckpt.hotspots import assigner_roles, attention_role, mask_role
+from yolo_ckpt.hotspots import assigner_roles, attention_role, mask_role, parts_of
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.remat import (
     ConvBlock,
@@ -37,12 +36,11 @@ from yolo_ckpt.remat import (
 )
 from yolo_ckpt.stages import stages_of, unwrap
 
-_SEGMENT = "_yolo_ckpt_segment"
+_SEGMENT, _GUARD = "_yolo_ckpt_segment", "_yolo_ckpt_guard"
 _set_class = object.__dict__["__class__"].__set__  # planned classes hide it behind a property (rule 2)
 _classes: dict[tuple[type, ...], type] = {}
 
 Guard = Callable[[Callable[[Any], Any], Any], Any]  # of a model's own forward and a batch
-_guards: weakref.WeakKeyDictionary[nn.Module, Guard] = weakref.WeakKeyDictionary()
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -57,13 +55,13 @@ class _Planned:
         make, arguments, state, *rest = reduced
         arguments = tuple(self._yolo_ckpt_original if a is type(self) else a for a in arguments)
         if isinstance(state, dict):
-            state = {k: v for k, v in state.items() if k != _SEGMENT}
+            state = {k: v for k, v in state.items() if k not in (_SEGMENT, _GUARD)}
         return (make, arguments, state, *rest)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         clone = object.__new__(type(self))
         memo[id(self)] = clone
-        clone.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        clone.__dict__.update(copy.deepcopy({k: v for k, v in self.__dict__.items() if k != _GUARD}, memo))
         return clone
 
 
@@ -124,7 +122,7 @@ class _Guarded:
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """The model's own forward; that of a training batch by way of the guard."""
-        guard = _guards.get(self)  # type: ignore[call-overload]
+        guard = self.__dict__.get(_GUARD)
         if guard is None or not isinstance(x, dict) or not torch.is_grad_enabled():
             return super().forward(x, *args, **kwargs)  # type: ignore[misc]
         return guard(super().forward, x)  # type: ignore[misc]
@@ -185,7 +183,7 @@ def _give(thing: Any, *roles: type) -> None:
 
 def _plan_criterion(criterion: Any, *, loss: bool) -> Any:
     """Give a criterion its role where the `loss` is planned, and its parts those that bound their memory; return it."""
-    for part in _parts(criterion):
+    for part in parts_of(criterion):
         mask = mask_role(part)
         roles = (*(_loss_roles(part) if loss and part is criterion else ()), *((mask,) if mask is not None else ()))
         _give(part, *roles)
@@ -194,14 +192,9 @@ def _plan_criterion(criterion: Any, *, loss: bool) -> Any:
     return criterion
 
 
-def _parts(criterion: Any) -> tuple[Any, ...]:
-    """A criterion and what it holds, among which may be criteria that it is made of."""
-    return (criterion, *getattr(criterion, "__dict__", {}).values())
-
-
 def _assigners(criterion: Any) -> list[Any]:
     """The assigners of a criterion, and of the criteria that it is made of."""
-    return [part.assigner for part in _parts(criterion) if isinstance(getattr(part, "assigner", None), nn.Module)]
+    return [part.assigner for part in parts_of(criterion) if isinstance(getattr(part, "assigner", None), nn.Module)]
 
 
 def _loss_roles(criterion: Any) -> tuple[type, ...]:
@@ -251,16 +244,17 @@ def guard(model: nn.Module, guard: Guard) -> None:
     the batch. Another plan, and taking the plan off, end it; a copy of the model has none."""
     roles = [role for role in getattr(type(model), "_yolo_ckpt_roles", ()) if role is not _Guarded]
     _give(model, _Guarded, *roles)
-    _guards[model] = guard
+    model.__dict__[_GUARD] = guard
 
 
 def remove(model: Model) -> Model:
     """Take any plan off `model` in place; it is exactly what it was. Return the model."""
     criterion = getattr(unwrap(model), "criterion", None)
-    for thing in (*model.modules(), *_parts(criterion), *_assigners(criterion)):
+    for thing in (*model.modules(), *parts_of(criterion), *_assigners(criterion)):
         if issubclass(type(thing), _Planned):
             _set_class(thing, _original(thing))
-            thing.__dict__.pop(_SEGMENT, None)
+            for name in (_SEGMENT, _GUARD):
+                thing.__dict__.pop(name, None)
     return model
 
 

@@ -371,3 +371,15 @@ def test_what_failed_is_let_go(tiny: str, given: dict[str, Any]) -> None:
     run(given, tiny, "selective", Watched("gradient of the head", {4}).callbacks())
     assert alive
     assert not any(alive)
+
+
+def test_a_run_that_is_over_holds_nothing(tiny: str, given: dict[str, Any]) -> None:
+    """The guard lies on the model: no table of the package keeps model, optimizer or trainer."""
+    import gc
+    import weakref
+
+    found = run({**given, "epochs": 1}, tiny, "full", {})
+    alive = [weakref.ref(found["trainer"]), weakref.ref(found["trainer"].model)]
+    found.clear()
+    gc.collect()
+    assert [ref() for ref in alive] == [None, None]

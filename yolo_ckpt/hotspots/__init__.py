@@ -1,7 +1,8 @@
 """Memory-bounded stand-ins for parts of the host that are not stages, with the same results. torch only: what they
 stand for is told by how it behaves."""
 
+from yolo_ckpt.hotspots.criteria import parts_of
 from yolo_ckpt.hotspots.known import assigner_roles, attention_role, mask_role
 from yolo_ckpt.hotspots.rounding import rounded_parts
 
-__all__ = ["assigner_roles", "attention_role", "mask_role", "rounded_parts"]
+__all__ = ["assigner_roles", "attention_role", "mask_role", "parts_of", "rounded_parts"]

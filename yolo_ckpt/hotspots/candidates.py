@@ -128,8 +128,8 @@ def _tested(inside: Inside, tiles: Tensor, boxes: Tensor, box: Tensor, tile: Ten
     It broadcasts: each box is an image of its own here, and has its own anchors.
     """
     points = tiles[tile].permute(0, 2, 1).unsqueeze(2)  # (N, 2, 1, TILE)
-    valid = torch.ones_like(boxes[box, None, :1])
-    pair, place = inside(points, boxes[box].unsqueeze(1), valid).squeeze(1).nonzero(as_tuple=True)
+    these = boxes[box].unsqueeze(1)
+    pair, place = inside(points, these, torch.ones_like(these[..., :1])).squeeze(1).nonzero(as_tuple=True)
     anchor = tile[pair] * TILE + place
     row = box[pair]
     if anchors % TILE:

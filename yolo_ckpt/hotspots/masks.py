@@ -73,10 +73,10 @@ def mask_loss(
     boxes = boxes * torch.tensor([width, height, width, height], device=proto.device)
     total: Any = 0
     for i, positive in enumerate(fg_mask):
-        if not positive.any():
+        where = positive.nonzero().squeeze(1)
+        if not where.shape[0]:
             total = total + (proto * 0).sum() + (pred_masks * 0).sum()  # every parameter needs a gradient under DDP
             continue
-        where = positive.nonzero().squeeze(1)
         objects, order = target_gt_idx[i][where].sort(stable=True)
         where = where[order]
         truth = _Truth(masks[i], None) if overlap else _Truth(masks, (batch_idx.view(-1) == i).nonzero().squeeze(1))

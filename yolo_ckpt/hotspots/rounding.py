@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import nn
 
+from yolo_ckpt.hotspots.criteria import parts_of
+
 MASK_LOSS = "the mask loss"
 
 _rounded: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -19,12 +21,7 @@ def note(part: Any) -> None:
 
 def rounded_parts(model: nn.Module) -> list[str]:
     """Names of the modules of `model` that ran so, and its loss if that did."""
-    criterion = getattr(model, "criterion", None)
-    losses = (criterion, *getattr(criterion, "__dict__", {}).values())
+    losses = parts_of(getattr(model, "criterion", None))
     names = [name for name, module in model.named_modules() if module in _rounded]
-    return [*names, MASK_LOSS] if any(_is_noted(loss) for loss in losses) else names
-
-
-def _is_noted(part: Any) -> bool:
-    """True for a noted criterion; what cannot be referred to weakly, or has no hash, was never noted."""
-    return not isinstance(part, nn.Module) and any(part is noted for noted in _rounded)
+    noted = {id(part) for part in _rounded}  # what a criterion holds need not have a hash
+    return [*names, MASK_LOSS] if any(id(loss) in noted for loss in losses) else names

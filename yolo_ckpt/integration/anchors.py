@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from yolo_ckpt.hotspots import parts_of
+
 TOPK = 10  # anchors that the host's assigner gives an object at most
 
 
@@ -35,7 +37,7 @@ class Masks:
 
     def follow(self, criterion: Any) -> None:
         """Ask each assigner of `criterion`, when it runs, how many anchors it gives an object at most."""
-        for loss in (criterion, *vars(criterion).values()):
+        for loss in parts_of(criterion):
             assigner = getattr(loss, "assigner", None)
             if isinstance(assigner, nn.Module):
                 assigner.register_forward_pre_hook(self._asked)

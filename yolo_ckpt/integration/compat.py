@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from yolo_ckpt.hotspots import parts_of
 from yolo_ckpt.stages import unwrap
 
 PREFIX = "Checkpoint: "
@@ -194,8 +195,7 @@ def loss_names(trainer: Any) -> tuple[str, ...]:
     model: Any = unwrap(trainer.model)
     if getattr(model, "criterion", None) is None:
         model.criterion = model.init_criterion()
-    parts = (model.criterion, *vars(model.criterion).values())
-    return next((tuple(part.loss_names) for part in parts if hasattr(part, "loss_names")), ())
+    return next((tuple(p.loss_names) for p in parts_of(model.criterion) if hasattr(p, "loss_names")), ())
 
 
 def scale_with(trainer: Any, backward: Callable[[torch.Tensor], None]) -> None:

@@ -32,6 +32,8 @@ class Recovery:
 
     Attributes:
         events: One line for each, for the report.
+
+    Args:
         tighten: Puts a tighter plan on the trainer's model; False where there is none.
     """
 
@@ -40,7 +42,9 @@ class Recovery:
         self._tighten = tighten
         self._trainer: Any = None
         self._loss: Tensor | None = None  # of the batch that runs
-        self._buffers: dict[str, Tensor] | None = None  # at the start of the window
+        self._buffers: list[Tensor] = []  # of the model
+        self._saved: list[Tensor] = []  # what they were at the start of the window
+        self._begun = False  # the window
         self._dropping = False
         self._start_epoch: int | None = None  # the host's, while it thinks that the run begins with this epoch
 
@@ -49,6 +53,8 @@ class Recovery:
         if int(trainer.world_size) > 1 or getattr(trainer.args, "compile", False):
             return
         self._trainer = trainer
+        self._buffers = list(unwrap(trainer.model).buffers())
+        self._saved = [torch.empty_like(buffer) for buffer in self._buffers]
         attachment.guard(unwrap(trainer.model), self.forward)
         compat.scale_with(trainer, self.backward)
 
@@ -59,16 +65,19 @@ class Recovery:
 
     def preprocess(self, step: Callable[[Any], Any], batch: Any) -> Any:
         """The host's preparation of a batch."""
-        if self._dropping or self._trainer is None:
-            return batch if self._dropping else step(batch)
+        if self._dropping:
+            return batch
+        if self._trainer is None:
+            return step(batch)
         return self._guarded(lambda: step(batch), "its images", lambda: batch)
 
     def forward(self, forward: Callable[[Any], Any], batch: Any) -> Any:
         """The model's forward pass with its loss, or nothing in a window that is dropped."""
         if self._dropping:
             return self._nothing()
-        if self._buffers is None:
-            self._buffers = {k: v.clone() for k, v in unwrap(self._trainer.model).named_buffers()}
+        if not self._begun:
+            self._begun = True
+            torch._foreach_copy_(self._saved, self._buffers)
         self._loss = None
 
         def run() -> Any:
@@ -82,6 +91,7 @@ class Recovery:
         """The backward pass from the scaled loss."""
         if not self._dropping:
             self._guarded(scaled.backward, "backward", lambda: None)
+            self._loss = None
 
     def optimizer_step(self, step: Callable[[], None]) -> None:
         """The step at the end of a window, unless that is dropped."""
@@ -92,7 +102,7 @@ class Recovery:
         self._window_ends()
 
     def _window_ends(self) -> None:
-        self._dropping, self._buffers = False, None
+        self._dropping = self._begun = False
 
     def _guarded(self, run: Callable[[], Any], where: str, instead: Callable[[], Any]) -> Any:
         """What `run` gives; `instead` after a failure that was recovered from."""
@@ -121,10 +131,8 @@ class Recovery:
                 loss.detach_()  # the host still holds it, and it the whole graph
         self._loss = None
         trainer.optimizer.zero_grad()
-        buffers = dict(unwrap(trainer.model).named_buffers())
-        with torch.no_grad():
-            for name, value in (self._buffers or {}).items():
-                buffers[name].copy_(value)
+        if self._begun:
+            torch._foreach_copy_(self._buffers, self._saved)
         trainer._clear_memory()
 
     def _recover(self, failure: RuntimeError, where: str) -> None:

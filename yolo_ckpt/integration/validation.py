@@ -43,7 +43,7 @@ class Validation:
     def watch(self, trainer: Any, build: Callable[..., Any]) -> None:
         """Let the validator of `trainer` try again with fewer images, in loaders that `build` makes; not in a run of
         several processes."""
-        if int(trainer.world_size) > 1 or not self._group or trainer.validator is None:
+        if int(trainer.world_size) > 1 or not self._group:
             return
         kind, run = type(trainer.validator), self
 
