@@ -2,8 +2,9 @@
 
 The stock node computes both in one call, so the recomputed input (B, C, H, W) and its gradient are alive together. The
 weight's gradient alone needs the input's content. The second call only looks at the input's size, stride and dtype, so
-any living storage that is large enough stands in for it, and the recomputed input is gone by then. Backends compute
-the two gradients with separate kernels in either case: the bits are the same.
+any living storage that is large enough stands in for it, and the recomputed input is gone by then. Where there is none,
+a tensor without memory does on the CPU's oneDNN backend, whose input gradient takes sizes. Backends compute the two
+gradients with separate kernels in either case: the bits are the same.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from yolo_ckpt.remat.registry import record_dear, refer
+from yolo_ckpt.remat.simulated import is_on_cpu
 from yolo_ckpt.remat.values import Value, refs_in
 
 _CONVOLUTION = torch.ops.aten.convolution.default
@@ -47,7 +50,10 @@ class SplitConv(torch.autograd.Function):
         need_x, need_w, need_b, _ = ctx.needs_input_grad
         x, weight = ctx.saved_tensors
         rest = (ctx.bias_size, *ctx.geometry)
-        stand_in = _stand_in(x, g, ctx.value()) if need_x and (need_w or need_b) else None
+        split = need_x and (need_w or need_b) and not _is_held(ctx.value())
+        stand_in = _stand_in(x, g, ctx.value()) if split else None
+        if stand_in is None and split and _takes_hollow(x, weight, ctx.geometry):
+            stand_in = _hollow(x)
         if torch.is_grad_enabled() or stand_in is None:
             return (*_BACKWARD(g, x, weight, *rest, [need_x, need_w, need_b]), None)
         _, dw, db = _BACKWARD(g, x, weight, *rest, [False, need_w, need_b])
@@ -55,15 +61,39 @@ class SplitConv(torch.autograd.Function):
         return _BACKWARD(g, stand_in, weight, *rest, [True, False, False])[0], dw, db, None
 
 
+def _is_held(value: Value | None) -> bool:
+    """True where the input is held anyway: nothing to gain by a second call."""
+    return value is not None and value.tensor is not None
+
+
 def _stand_in(x: Tensor, g: Tensor, value: Value | None) -> Tensor | None:
     """A tensor of the layout of `x` over living storage: the gradient's, or that of what `x` was computed from."""
-    if value is not None and value.tensor is not None:
-        return None  # x is held anyway: nothing to gain
     below = [ref.value.tensor for ref in refs_in(value.args)] if value is not None else []
     for tensor in (g, *below):
         if tensor is not None and tensor.dtype is x.dtype and _room_for(x) <= tensor.untyped_storage().nbytes():
             return tensor.as_strided(x.size(), x.stride(), 0)
     return None
+
+
+def _takes_hollow(x: Tensor, weight: Tensor, geometry: Geometry) -> bool:
+    """True where the backend is known to leave the input's memory alone when it computes its gradient."""
+    if x.is_meta:
+        return is_on_cpu(x) and x.dtype in (torch.float32, torch.bfloat16)
+    if not x.is_cpu:
+        return False
+    stride, padding, dilation, transposed, output_padding, groups = geometry
+    backend = torch._C._select_conv_backend(
+        x, weight, None, stride, padding, dilation, transposed, output_padding, groups
+    )
+    return bool(backend.name == "Mkldnn")
+
+
+def _hollow(x: Tensor) -> Tensor:
+    """A tensor of the layout of `x` that has no memory; made where no mode counts the moment in which it has."""
+    with _disable_current_modes():
+        hollow = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device)
+        hollow.untyped_storage().resize_(0)
+    return hollow
 
 
 def _room_for(x: Tensor) -> int:
