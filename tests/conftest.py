@@ -29,6 +29,7 @@ def nothing_left_on() -> Iterator[None]:
     """No test may leave recording, hooks or modes on."""
     yield
     assert not registry.state.active
+    assert not registry.state.loss
     assert torch._C._autograd._top_saved_tensors_default_hooks(True) is None
     assert torch._C._len_torch_dispatch_stack() == 0
 

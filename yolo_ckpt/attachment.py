@@ -106,15 +106,15 @@ class _CriterionMaker:
 
     def init_criterion(self) -> Any:
         """The model's own criterion, its parts bounded."""
-        return _plan_criterion(super().init_criterion(), loss=False)  # type: ignore[misc]
+        return _plan_criterion(super().init_criterion(), None)  # type: ignore[misc]
 
 
 class _LossMaker:
     """A model whose loss is a planned stage."""
 
-    def init_criterion(self) -> Any:
-        """The model's own criterion, its parts bounded, planned."""
-        return _plan_criterion(super().init_criterion(), loss=True)  # type: ignore[misc]
+    def init_criterion(self: Any) -> Any:
+        """The model's own criterion, its parts bounded, planned as the head is."""
+        return _plan_criterion(super().init_criterion(), stages_of(self)[-1].__dict__[_SEGMENT])  # type: ignore[misc]
 
 
 class _Guarded:
@@ -133,7 +133,8 @@ class _LossModule:
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The criterion's own forward, as a planned stage."""
-        return run_loss(super().forward, args, kwargs)  # type: ignore[misc]
+        segment: Segment = self.__dict__[_SEGMENT]
+        return run_loss(super().forward, args, kwargs, segment.action)  # type: ignore[misc]
 
 
 class _LossCall:
@@ -141,7 +142,8 @@ class _LossCall:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The criterion's own call, as a planned stage."""
-        return run_loss(super().__call__, args, kwargs)  # type: ignore[misc]
+        segment: Segment = self.__dict__[_SEGMENT]
+        return run_loss(super().__call__, args, kwargs, segment.action)  # type: ignore[misc]
 
 
 def _original(thing: Any) -> type:
@@ -181,12 +183,15 @@ def _give(thing: Any, *roles: type) -> None:
         _set_class(thing, _class_for(_original(thing), roles))
 
 
-def _plan_criterion(criterion: Any, *, loss: bool) -> Any:
-    """Give a criterion its role where the `loss` is planned, and its parts those that bound their memory; return it."""
+def _plan_criterion(criterion: Any, loss: Segment | None) -> Any:
+    """Give a criterion its role where it is planned as `loss`, and its parts those that bound their memory; return
+    it."""
     for part in parts_of(criterion):
         mask = mask_role(part)
-        roles = (*(_loss_roles(part) if loss and part is criterion else ()), *((mask,) if mask is not None else ()))
-        _give(part, *roles)
+        planned = _loss_roles(part) if loss is not None and part is criterion else ()
+        _give(part, *planned, *((mask,) if mask is not None else ()))
+        if planned:
+            part.__dict__[_SEGMENT] = loss
     for assigner in _assigners(criterion):
         _give(assigner, *assigner_roles(assigner))
     return criterion
@@ -225,18 +230,18 @@ def apply(model: Model, plan: Plan) -> Model:
             _give(module, *((_Stage,) if module is stage else ()), *roles)
         stage.__dict__[_SEGMENT] = Segment(entry.action, entry.opens, entry.closes)
     if plan.planned:
-        _apply_to_whole(unwrap(model), loss=plan.stages[-1].action != "save")
+        _apply_to_whole(unwrap(model), stages[-1].__dict__.get(_SEGMENT))
     return model
 
 
-def _apply_to_whole(model: nn.Module, *, loss: bool) -> None:
+def _apply_to_whole(model: nn.Module, loss: Segment | None) -> None:
     """What a plan does to the model itself: its loop over the stages, and the loss where the head is planned."""
     loops = "_predict_once" not in model.__dict__ and is_known_loop(getattr(type(model), "_predict_once", None))
-    maker = (_LossMaker if loss else _CriterionMaker,) if hasattr(type(model), "init_criterion") else ()
+    maker = (_CriterionMaker if loss is None else _LossMaker,) if hasattr(type(model), "init_criterion") else ()
     _give(model, *((_Loop,) if loops else ()), *maker)
     criterion = getattr(model, "criterion", None)
     if maker and criterion is not None:
-        _plan_criterion(criterion, loss=loss)
+        _plan_criterion(criterion, loss)
 
 
 def guard(model: nn.Module, guard: Guard) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import yolo_ckpt
 from tests.conftest import both_modes, host_model
 from yolo_ckpt.measuring import LiveBytes, first_difference, snapshot
-from yolo_ckpt.remat import registry, run_loss
+from yolo_ckpt.remat import registry, run_loss, sequential, sequential_forward
 
 
 def planned(model: nn.Module, ckpt: str = "selective") -> nn.Module:
@@ -40,13 +40,16 @@ def deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-def trained(model: nn.Module, size: int = 64) -> Any:
+def trained(model: nn.Module, size: int = 64, keypoints: int = 0) -> Any:
     from ultralytics.cfg import get_cfg
 
-    model.args, model.nc = get_cfg(), 80
+    model.args, model.nc = get_cfg(), model.nc if keypoints else 80
     losses: list[list[Tensor]] = []
     for _ in range(2):
-        loss, items = model(batch_of(size=size))
+        batch = batch_of(size=size)
+        if keypoints:
+            batch["keypoints"] = torch.cat([torch.rand(10, keypoints, 2), torch.ones(10, keypoints, 1)], 2)
+        loss, items = model(batch)
         loss.sum().backward()
         losses.append([loss.detach(), *items.values()])
     return snapshot(model, losses)
@@ -87,6 +90,65 @@ def test_a_copy_of_the_predictions_is_a_recipe_of_them() -> None:
 
     assert held_bytes(loss, source, keep=True) >= 2 * source.nbytes
     assert held_bytes(lambda p: run_loss(loss, (p,), {}), source, keep=True) < 1.1 * source.nbytes
+
+
+class Network(nn.Sequential):
+    """A small network inside a loss, as a planned head has it."""
+
+    forward = sequential_forward
+
+
+def network() -> Network:
+    torch.manual_seed(0)
+    return Network(nn.Linear(2, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 2), nn.Tanh())
+
+
+@pytest.mark.parametrize(("action", "layers"), [("off", 4), ("selective", 2), ("full", 0)])
+def test_a_network_inside_a_loss_holds_what_its_action_says(action: str, layers: int) -> None:
+    """Of four tables of rows by 64 (two matrix products, two activations) all, the products, or none."""
+    rows = torch.rand(sequential.LEAST_ROWS, 2, requires_grad=True)
+    net = network()
+
+    def loss(x: Tensor) -> Tensor:
+        return net(x).square().sum()
+
+    held = held_bytes(loss if action == "off" else lambda x: run_loss(loss, (x,), {}, action), rows, keep=True)
+    table = rows.shape[0] * 64 * 4
+    assert layers * table <= held < (layers + 0.5) * table
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@both_modes
+def test_networks_inside_a_loss_give_the_same_bits(ckpt: str, autocast: bool) -> None:
+    def gradients(action: str) -> list[Tensor]:
+        nets, x = [network(), network()], torch.linspace(-3, 3, 2 * sequential.LEAST_ROWS).view(-1, 2).requires_grad_()
+
+        def loss(z: Tensor) -> Tensor:
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                for net in nets * 2:  # each of them twice: gradients are summed in an order
+                    z = (z - net(z)) * torch.exp(-net(z.flip(1)).float())
+            return z.square().mean()
+
+        out = run_loss(loss, (x,), {}, action) if action else loss(x)
+        out.backward()
+        return [out.detach(), x.grad, *(p.grad for net in nets for p in net.parameters())]  # type: ignore[list-item]
+
+    assert all(torch.equal(a, b) for a, b in zip(gradients(""), gradients(ckpt), strict=True))
+
+
+@both_modes
+def test_the_flow_model_of_pose_is_a_part_of_the_planned_loss(
+    ckpt: str, deterministic: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[str] = []
+    run_network = sequential.run_network
+    monkeypatch.setattr(sequential, "LEAST_ROWS", 1)
+    monkeypatch.setattr(sequential, "run_network", lambda f, x: runs.append(registry.state.loss) or run_network(f, x))
+    model = host_model("yolo26n-pose.yaml")
+    stock = copy.deepcopy(model)
+    expected, found = trained(stock, keypoints=17), trained(planned(model, ckpt), keypoints=17)
+    assert first_difference(expected, found) is None
+    assert runs == [ckpt] * 2 * 2 * 12  # steps, heads, networks
 
 
 def test_a_few_rows_are_held_themselves() -> None:

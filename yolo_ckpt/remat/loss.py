@@ -4,6 +4,9 @@ A loss is about a thousand small operators: writing them all down would cost mor
 large are copies of the predictions in another order or precision, and these can be told from the autograd graph when
 they are saved: a copy whose nodes lead back to a prediction through one permutation is a recipe of that prediction,
 which the caller holds anyway.
+
+A loss may also run small networks on many rows (the flow model of YOLO26 pose, on every keypoint of every positive
+anchor). Each of them is a segment of its own, under the loss's action.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 from yolo_ckpt.remat.hooks import Handle, Kept, pack, unpack
 from yolo_ckpt.remat.recorder import may_record
 from yolo_ckpt.remat.registry import is_worth, lend, record, state
+from yolo_ckpt.remat.segments import Segment, run
 from yolo_ckpt.remat.values import Ref, Value, geometry_of
 
 _PERMUTE, _CLONE, _CAST = "PermuteBackward0", "CloneBackward0", "ToCopyBackward0"
@@ -31,8 +35,9 @@ class _Lent(NamedTuple):
     value: Value
 
 
-def run_loss(loss: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Run a loss as a stage: what autograd saves of copies of its predictions are recipes."""
+def run_loss(loss: Callable[..., Any], args: Any, kwargs: Any, action: str = "selective") -> Any:
+    """Run a loss as a stage: what autograd saves of copies of its predictions are recipes, and networks in it are
+    segments under `action`."""
     if not may_record():
         return loss(*args, **kwargs)
     lent = _lend(args, kwargs)
@@ -43,15 +48,25 @@ def run_loss(loss: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return pack(tensor)
 
     torch._C._autograd._push_saved_tensors_default_hooks(pack_loss, unpack)
-    state.active = True
+    state.active, state.loss = True, action
     try:
         return loss(*args, **kwargs)
     finally:
-        state.active = False
+        state.active, state.loss = False, ""
         torch._C._autograd._pop_saved_tensors_default_hooks()
         for entry in (e for entries in lent.values() for e in entries):
             entry.value.lent = False
         lent.clear()  # the graph holds the hook, and so would hold the predictions
+
+
+def run_network(forward: Callable[..., Any], x: Tensor) -> Any:
+    """Run the forward of a network inside a loss as a segment."""
+    action = state.loss
+    state.active, state.loss = False, ""
+    try:
+        return run(Segment(action), forward, (x,), {})
+    finally:
+        state.active, state.loss = True, action
 
 
 def _lend(args: Any, kwargs: Any) -> dict[Any, list[_Lent]]:

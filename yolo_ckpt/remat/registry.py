@@ -57,6 +57,7 @@ class _State(threading.local):
         self.active = False
         self.redo = False  # dear operators get a recipe
         self.dear: list[Value] = []  # dear values of the open segment, held until it closes
+        self.loss = ""  # the action of the loss that is running: "selective" or "full"
         self.casting: Tensor | None = None  # the parameter that autocast casts for the call that is going on
 
 

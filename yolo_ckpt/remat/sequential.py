@@ -7,16 +7,23 @@ their caller.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from yolo_ckpt.remat.conv import conv_block_forward, conv_forward
 from yolo_ckpt.remat.fused import hooked
+from yolo_ckpt.remat.loss import run_network
+from yolo_ckpt.remat.registry import state
+
+LEAST_ROWS = 1 << 12  # of a network inside a loss: with fewer it holds less than its recording is worth
 
 
 def sequential_forward(self: nn.Sequential, input: Any) -> Any:  # noqa: A002
     """`nn.Sequential.forward`; the caller's own reference to `input` is the only one that is kept."""
+    if state.loss and isinstance(input, Tensor) and input.dim() == 2 and input.shape[0] >= LEAST_ROWS:
+        return run_network(functools.partial(nn.Sequential.forward, self), input)
     box = [input]
     del input
     run_chain(self, box)
