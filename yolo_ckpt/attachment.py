@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from yolo_ckpt.hotspots import assigner_roles, attention_role, mask_role, parts_of
+from yolo_ckpt.hotspots import assigner_roles, attention_role, criterion_roles, parts_of
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.remat import (
     ConvBlock,
@@ -187,9 +187,8 @@ def _plan_criterion(criterion: Any, loss: Segment | None) -> Any:
     """Give a criterion its role where it is planned as `loss`, and its parts those that bound their memory; return
     it."""
     for part in parts_of(criterion):
-        mask = mask_role(part)
         planned = _loss_roles(part) if loss is not None and part is criterion else ()
-        _give(part, *planned, *((mask,) if mask is not None else ()))
+        _give(part, *planned, *criterion_roles(part))
         if planned:
             part.__dict__[_SEGMENT] = loss
     for assigner in _assigners(criterion):

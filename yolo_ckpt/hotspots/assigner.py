@@ -22,6 +22,7 @@ from torch import Tensor
 from yolo_ckpt.hotspots.candidates import Pairs, candidate_pairs
 from yolo_ckpt.hotspots.maskoverlap import CANDIDATES, BoundedMaskOverlap
 from yolo_ckpt.hotspots.toprows import PLACES, top_of_rows
+from yolo_ckpt.hotspots.truemasks import TrueMasks
 
 MASKS = "gt_masks"  # the host's name for true masks, where an assigner compares them
 SMALL = 1 << 18  # boxes times anchors up to which the host's tables are small and fast
@@ -56,6 +57,8 @@ class BoundedAssigner:
             assigned = assign(self, *given, **extra)
             if assigned is not None:
                 return assigned
+        if isinstance(extra.get(MASKS), TrueMasks):
+            extra[MASKS] = extra[MASKS].dense()
         return super()._forward(*given, **extra)  # type: ignore[misc,no-any-return]
 
 

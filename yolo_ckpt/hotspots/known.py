@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from yolo_ckpt.hotspots.attention import (
 )
 from yolo_ckpt.hotspots.maskoverlap import BoundedMaskOverlap
 from yolo_ckpt.hotspots.masks import BoundedMaskLoss, mask_loss
+from yolo_ckpt.hotspots.truemasks import GET, BoundedTrueMasks, gives_alike
 
 SIDE, STRIDES = 384, (8, 16, 32)
 IMAGES, BOXES, CLASSES = 3, 16, 3
@@ -35,6 +37,15 @@ METHODS = (
 RANKS = ((7, 7), (7, 2))  # topk and topk2
 
 _known: dict[tuple[Any, ...], bool] = {}
+
+
+def _solves(check: Callable[[], bool]) -> bool:
+    """What `check` says; False where it fails: what cannot solve the made problem is something else, whatever the
+    reason, and stays as it is."""
+    try:
+        return check()
+    except Exception:
+        return False
 
 
 def assigner_roles(assigner: Any) -> tuple[type, ...]:
@@ -49,7 +60,7 @@ def assigner_roles(assigner: Any) -> tuple[type, ...]:
         roles = (BoundedAssigner, BoundedMaskOverlap)
     if key not in _known:
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            _known[key] = all(_equal(assigner, roles[1:], *ranks) for ranks in RANKS)
+            _known[key] = _solves(lambda: all(_equal(assigner, roles[1:], *ranks) for ranks in RANKS))
     return roles if _known[key] else ()
 
 
@@ -156,7 +167,7 @@ def attention_role(module: nn.Module, mode: str) -> type | None:
         if all(name in module.__dict__ or name in module._modules for name in names):
             key = (type(module).forward, always)
             if key not in _known:
-                _known[key] = _attends_alike(module, always)
+                _known[key] = _solves(functools.partial(_attends_alike, module, always))
             return (always if mode == "fused" else where_large) if _known[key] else None
     return None
 
@@ -196,6 +207,23 @@ def _output_and_gradient(module: nn.Module, forward: Any, given: Tensor) -> tupl
     return out.detach(), gradient
 
 
+def criterion_roles(criterion: Any) -> tuple[type, ...]:
+    """The roles for a loss; none for one that we know nothing of."""
+    roles = (mask_role(criterion), true_masks_role(criterion))
+    return tuple(role for role in roles if role is not None)
+
+
+def true_masks_role(criterion: Any) -> type | None:
+    """The role for a segmentation loss whose assigner can do without the table of true masks."""
+    kind, given = type(criterion), getattr(criterion, "assigner", None)
+    if not callable(getattr(kind, GET, None)) or BoundedMaskOverlap not in assigner_roles(given):
+        return None
+    key = (kind, getattr(kind, GET))
+    if key not in _known:
+        _known[key] = _solves(functools.partial(gives_alike, criterion))
+    return BoundedTrueMasks if _known[key] else None
+
+
 def mask_role(criterion: Any) -> type | None:
     """The role for a segmentation loss whose mask loss is the one that ours stands for; None for anything else."""
     kind = type(criterion)
@@ -204,7 +232,7 @@ def mask_role(criterion: Any) -> type | None:
         return None
     if key not in _known:
         with torch.enable_grad(), torch.autocast("cpu", enabled=False):
-            _known[key] = all(_masks_alike(criterion, overlap) for overlap in (True, False))
+            _known[key] = _solves(lambda: all(_masks_alike(criterion, overlap) for overlap in (True, False)))
     return BoundedMaskLoss if _known[key] else None
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from yolo_ckpt.hotspots.toprows import top_of_rows
+from yolo_ckpt.hotspots.truemasks import TrueMasks
 
 PIXELS_AT_ONCE = 1 << 20  # of all candidates of an object together
 CANDIDATES = 3  # times topk: whose masks are looked at
@@ -39,7 +40,7 @@ class BoundedMaskOverlap:
         pd_coef: Tensor,
         mask_scale: Tensor,
         proto: Tensor,
-        gt_masks: Tensor,
+        gt_masks: Tensor | TrueMasks,
     ) -> Tensor:
         """What the original's method does, for pairs (N,) in the order of images, objects, anchors."""
         image, item, anchor = indices
@@ -59,7 +60,7 @@ class BoundedMaskOverlap:
 
 
 def mask_overlaps(
-    image: Tensor, item: Tensor, coefficients: Tensor, boxes: Tensor, proto: Tensor, masks: Tensor
+    image: Tensor, item: Tensor, coefficients: Tensor, boxes: Tensor, proto: Tensor, masks: Tensor | TrueMasks
 ) -> Tensor:
     """Intersection over union of predicted masks, `coefficients` (N, K) times `proto` (B, K, H, W) cropped to `boxes`
     (N, 4), with the true `masks` (B, G, H, W) of objects `item` (N,) of images `image` (N,), in order."""
@@ -68,8 +69,9 @@ def mask_overlaps(
     found = boxes.new_zeros(boxes.shape[0], dtype=torch.float32)
     for first, last, b, g, window in _groups(image, item, corners, height, width):
         these = slice(first, last)
-        inter, area = _counts(coefficients[these], proto[b], masks[b, g], corners[these], window)
-        union = masks[b, g].sum(dtype=torch.float32) + area - inter
+        mask = masks.one(b, g) if isinstance(masks, TrueMasks) else masks[b, g]
+        inter, area = _counts(coefficients[these], proto[b], mask, corners[these], window)
+        union = mask.sum(dtype=torch.float32) + area - inter
         found[these] = inter / union.clamp(min=1)
     return found
 
