@@ -15,12 +15,27 @@ from yolo_ckpt.hotspots import attention, attention_role, rounded_parts
 from yolo_ckpt.measuring import LiveBytes
 
 block = pytest.importorskip("ultralytics.nn.modules.block")
+transformer = pytest.importorskip("ultralytics.nn.modules.transformer")
+
+
+class TokensFirst(nn.Module):
+    """A layer of tokens (T, B, C) for a map."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.layer = transformer.TransformerLayer(channels, heads)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.flatten(2).permute(2, 0, 1)).permute(1, 2, 0).view_as(x)  # type: ignore[no-any-return]
+
 
 BLOCKS = {
     "narrow keys": lambda: block.Attention(64, 2),
     "wide keys": lambda: block.Attention(64, 2, 1.0),
     "areas": lambda: block.AAttn(64, 2, 4),
     "one area": lambda: block.AAttn(64, 2, 1),
+    "encoder": lambda: transformer.AIFI(64, 128, 4),
+    "tokens first": lambda: TokensFirst(64, 4),
 }
 
 
@@ -37,6 +52,9 @@ class Operators(TorchDispatchMode):
 
 
 def fused(module: Any, mode: str = "fused") -> Any:
+    if isinstance(module, TokensFirst):
+        fused(module.layer, mode)
+        return module
     role = attention_role(module, mode)
     assert role is not None
     kind = type(module)

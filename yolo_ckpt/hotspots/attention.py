@@ -13,11 +13,13 @@ What keeps torch from its fused kernels, and what is done about it:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from yolo_ckpt.hotspots.rounding import note
@@ -37,11 +39,14 @@ class _Fused:
 
     def forward(self, x: Tensor) -> Tensor:
         """What the original's forward does, up to rounding: (B, C, H, W) to (B, C, H, W)."""
-        tokens = x.shape[2] * x.shape[3] // getattr(self, "area", 1)
-        if tokens < self.least_tokens or not (self.training and torch.is_grad_enabled()):
+        if self.tokens(x) < self.least_tokens or not (self.training and torch.is_grad_enabled()):
             return super().forward(x)  # type: ignore[misc,no-any-return]
         note(self)
         return self.fused(x)
+
+    def tokens(self, x: Tensor) -> int:
+        """Rows of a table."""
+        return x.shape[2] * x.shape[3] // getattr(self, "area", 1)
 
 
 class FusedAttention(_Fused):
@@ -74,6 +79,22 @@ class FusedAreaAttention(_Fused):
         return out
 
 
+class FusedMultihead(_Fused):
+    """A layer around an nn.MultiheadAttention, whose table it does not look at: of a map (B, C, H, W), or of tokens
+    (T, B, C)."""
+
+    ma: nn.MultiheadAttention
+
+    def fused(self, x: Tensor) -> Tensor:
+        """The layer's own forward, with the attention fused inside."""
+        with _fused_inside(self.ma):
+            return super(_Fused, self).forward(x)  # type: ignore[misc,no-any-return]
+
+    def tokens(self, x: Tensor) -> int:
+        """Rows of a table."""
+        return x.shape[2] * x.shape[3] if x.dim() == 4 else x.shape[0]
+
+
 class FusedLargeAttention(FusedAttention):
     """The same, where the table is large."""
 
@@ -84,6 +105,39 @@ class FusedLargeAreaAttention(FusedAreaAttention):
     """The same, where the table is large."""
 
     least_tokens = LARGE
+
+
+class FusedLargeMultihead(FusedMultihead):
+    """The same, where the table is large."""
+
+    least_tokens = LARGE
+
+
+@contextlib.contextmanager
+def _fused_inside(ma: nn.MultiheadAttention) -> Iterator[None]:
+    """Inside, `ma` runs fused, and puts out no table."""
+    ma.__dict__["forward"] = functools.partial(_multihead, ma, ma.forward)
+    try:
+        yield
+    finally:
+        del ma.__dict__["forward"]
+
+
+def _multihead(ma: Any, stock: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, **given: Any) -> Any:
+    """`ma(query, key, value)`; what is not a plain attention of trained projections is `stock`."""
+    plain = ma._qkv_same_embed_dim and ma.bias_k is None and not ma.add_zero_attn and not ma.dropout
+    if not plain or query.dim() != 3 or any(given.get(name) is not None for name in ("attn_mask", "key_padding_mask")):
+        return stock(query, key, value, **given)
+    weights = ma.in_proj_weight.chunk(3)
+    biases = (None,) * 3 if ma.in_proj_bias is None else ma.in_proj_bias.chunk(3)
+    order = (0, 2, 1, 3) if ma.batch_first else (1, 2, 0, 3)  # to (B, heads, T, channels)
+    q, k, v = (
+        functional.linear(x, w, b).unflatten(-1, (ma.num_heads, -1)).permute(order).contiguous()
+        for x, w, b in zip((query, key, value), weights, biases, strict=True)
+    )
+    mixed = _kernel(q, k, v, ma.head_dim**-0.5)
+    back = (0, 2, 1, 3) if ma.batch_first else (2, 0, 1, 3)
+    return ma.out_proj(mixed.permute(back).flatten(2)), None
 
 
 def _attended(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
