@@ -42,6 +42,18 @@ def checkpointed(model: Any) -> Any:
     return model
 
 
+def test_kernels_are_deterministic_as_in_the_hosts_training() -> None:
+    seen: list[bool] = []
+
+    def watched(model: Any) -> Any:
+        return lambda batch: seen.append(torch.are_deterministic_algorithms_enabled()) or model(batch)
+
+    run_bench(WithLoss().train(), [Way(name="watched", prepare=watched)], BATCH, rounds=1)
+    assert seen
+    assert all(seen)
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
 def test_what_each_way_needs() -> None:
     ways = [STOCK, Way(name="full", prepare=planned), Way(name="checkpoint", prepare=checkpointed)]
     ways += [Way(name="cpu", prepare=lambda m: saved_on_cpu(m, pinned=False))]

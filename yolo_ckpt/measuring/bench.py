@@ -5,15 +5,19 @@
    that gradients exist.
 3. Times are taken in rounds in which every way runs one step, in changing order: a slow spell meets all of them.
 4. A way that does not fit on the device is a result, not a failure.
+5. Kernels are deterministic, as the host trains by default: without that some models (rtdetr-l) do not repeat their own
+   bits.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
+import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -152,6 +156,34 @@ def run_bench(
         rounds: Timed steps of each way; 0 for no times.
         tell: Called with the name of each way that begins.
     """
+    with _deterministic():
+        return _run(model, ways, batch, amp, rounds, tell)
+
+
+@contextlib.contextmanager
+def _deterministic() -> Iterator[None]:
+    """Inside, torch takes deterministic kernels where there are some (rule 5)."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filling: Any = torch.utils.deterministic
+    others = torch.backends.cudnn.deterministic, filling.fill_uninitialized_memory
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS is first used
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.deterministic, filling.fill_uninitialized_memory = True, False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.backends.cudnn.deterministic, filling.fill_uninitialized_memory = others
+
+
+def _run(
+    model: nn.Module,
+    ways: Sequence[Way],
+    batch: Batch,
+    amp: torch.dtype | None,
+    rounds: int,
+    tell: Callable[[str], object],
+) -> list[WayResult]:
     results: list[WayResult] = []
     trials: list[_Trial] = []
     expected: State | None = None
