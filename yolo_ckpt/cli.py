@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from yolo_ckpt import helptext
+from yolo_ckpt import datacommands, helptext
 from yolo_ckpt.errors import RequestError, SettingsError, YoloCkptError
 from yolo_ckpt.reporting.progress import progress
 from yolo_ckpt.settings import Settings, flags, split_flags
@@ -203,21 +203,6 @@ def _bench(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _sample(arguments: Sequence[str]) -> int:
-    from yolo_ckpt.data.samples import SAMPLES, write_sample
-
-    names = [a for a in arguments if "=" not in a]
-    options = dict(a.split("=", 1) for a in arguments if "=" in a)
-    folder = options.pop("dir", None)
-    if len(names) != 1 or options or not folder:
-        raise SettingsError(
-            f"sample takes a name ({', '.join(SAMPLES)}) and dir=FOLDER, got {' '.join(arguments) or 'nothing'}"
-        )
-    yaml, written = write_sample(names[0], Path(folder))
-    print(f"{yaml} {'written' if written else 'is there already, nothing was downloaded'}")
-    return 0
-
-
 def _record(value: Any) -> Any:
     return dataclasses.asdict(value)
 
@@ -282,7 +267,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "fit": _fit,
     "verify": _verify,
     "bench": _bench,
-    "sample": _sample,
+    "sample": datacommands.sample,
     "enable": _enable,
     "disable": _disable,
     "status": _status,
