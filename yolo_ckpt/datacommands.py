@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from yolo_ckpt.errors import SettingsError
+from yolo_ckpt.reporting.progress import progress
 
 
 def sample(arguments: Sequence[str]) -> int:
@@ -19,6 +20,8 @@ def sample(arguments: Sequence[str]) -> int:
         raise SettingsError(
             f"sample takes a name ({', '.join(SAMPLES)}) and dir=FOLDER, got {' '.join(arguments) or 'nothing'}"
         )
-    yaml, written = write_sample(names[0], Path(folder))
-    print(f"{yaml} {'written' if written else 'is there already, nothing was downloaded'}")
+    with progress("writing"):
+        yamls, written = write_sample(names[0], Path(folder))
+    for yaml in yamls:
+        print(f"{yaml} {'written' if written else 'is there already, nothing was written'}")
     return 0
