@@ -26,6 +26,7 @@ PYDICOM = Wheel(
     version="3.0.2",
     sha256="abf971a5440f84dbaf42c4b6758e30e62480902584f8b270b9a5d146e278a07b",
 )
+ORIGINALS = {"images/nuclei.tif": "img2d.tif", "masks/nuclei.tif": "mask2d.tif"}  # a mask is called as its image is
 DICOM = {
     "CT_small.dcm": "CT, 128 x 128, 16 bit signed, rescale intercept -1024, no window",
     "MR_small.dcm": "MR, 64 x 64, 16 bit signed, with a window",
@@ -39,11 +40,11 @@ SMALLEST = 10  # pixels of a cut nucleus; what is left of it below that is no ob
 NOTE = """\
 Cell nuclei under a fluorescence microscope, 512 x 512 pixels, with the outline of every nucleus.
 
-The image and its instance mask are taken unchanged out of the stardist 0.9.2 wheel (originals/img2d.tif and
-originals/mask2d.tif, both uint16), which its authors (Uwe Schmidt and Martin Weigert) publish under the BSD 3-clause
-licence that stands beside this file (LICENSE.txt). The package says where they come from: the 2018 Data Science Bowl,
-Caicedo et al., "Nucleus segmentation across imaging experiments", Nature Methods 16, 2019. It states no licence of its
-own for them.
+The image and its instance mask (originals/images/nuclei.tif and originals/masks/nuclei.tif, both uint16) are img2d.tif
+and mask2d.tif of the stardist 0.9.2 wheel, unchanged. Its authors (Uwe Schmidt and Martin Weigert) publish it under the
+BSD 3-clause licence that stands beside this file (LICENSE.txt). The package says where they come from: the 2018 Data
+Science Bowl, Caicedo et al., "Nucleus segmentation across imaging experiments", Nature Methods 16, 2019. It states no
+licence of its own for them.
 
 images/: one image, cut at the column that fewest nuclei cross. Train is what lies left of it (columns 0 to {last}),
 val begins at column {first}: the {gap} columns between hold the rest of the nuclei that the cut crosses, so that no
@@ -84,21 +85,21 @@ def windowed(image: Image, percentiles: tuple[float, float] = WINDOW) -> tuple[I
 def _write(folder: Path, final: Path) -> None:
     originals = folder / "originals"
     with opened(STARDIST) as archive:
-        for name in ("img2d.tif", "mask2d.tif"):
-            copy_member(archive, f"stardist/data/images/{name}", originals / name)
+        for name, member in ORIGINALS.items():
+            copy_member(archive, f"stardist/data/images/{member}", originals / name)
         copy_member(archive, f"stardist-{STARDIST.version}.dist-info/licenses/LICENSE.txt", folder / "LICENSE.txt")
     with opened(PYDICOM) as archive:
         for name in (*DICOM, "README.txt"):
             copy_member(archive, f"pydicom/data/test_files/{name}", originals / "dicom" / name)
         copy_member(archive, f"pydicom-{PYDICOM.version}.dist-info/licenses/LICENSE", originals / "dicom" / "LICENSE")
-    note = _data_set(folder, decoded((originals / "img2d.tif").read_bytes()), originals / "mask2d.tif")
+    image, mask = (decoded((originals / name).read_bytes()) for name in ORIGINALS)
+    note = _data_set(folder, image, mask)
     (folder / "NOTE.txt").write_text(note, encoding="utf-8")
     write_yaml(folder / "data.yaml", final, {0: "nucleus"})
 
 
-def _data_set(folder: Path, image: Image, mask_file: Path) -> str:
-    """Images and labels; the note about them."""
-    mask = decoded(mask_file.read_bytes())
+def _data_set(folder: Path, image: Image, mask: Image) -> str:
+    """Images and labels of an image and its instance mask (H, W); the note about them."""
     grey, low, high = windowed(image)
     end, begin = columns(mask)
     dropped = 0
