@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from yolo_ckpt.hotspots import assigner_roles, attention_role, mask_role, parts_of
+from yolo_ckpt.hotspots import assigner_roles, attention_role, mask_role, parts_of, semantic_role
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.remat import (
     ConvBlock,
@@ -184,9 +184,8 @@ def _give(thing: Any, *roles: type) -> None:
 def _plan_criterion(criterion: Any, *, loss: bool) -> Any:
     """Give a criterion its role where the `loss` is planned, and its parts those that bound their memory; return it."""
     for part in parts_of(criterion):
-        mask = mask_role(part)
-        roles = (*(_loss_roles(part) if loss and part is criterion else ()), *((mask,) if mask is not None else ()))
-        _give(part, *roles)
+        bounds = [role for role in (mask_role(part), semantic_role(part)) if role is not None]
+        _give(part, *(_loss_roles(part) if loss and part is criterion else ()), *bounds)
     for assigner in _assigners(criterion):
         _give(assigner, *assigner_roles(assigner))
     return criterion

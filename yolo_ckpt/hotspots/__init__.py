@@ -3,6 +3,7 @@ stand for is told by how it behaves."""
 
 from yolo_ckpt.hotspots.criteria import parts_of
 from yolo_ckpt.hotspots.known import assigner_roles, attention_role, mask_role
+from yolo_ckpt.hotspots.knownlosses import semantic_role
 from yolo_ckpt.hotspots.rounding import rounded_parts
 
-__all__ = ["assigner_roles", "attention_role", "mask_role", "parts_of", "rounded_parts"]
+__all__ = ["assigner_roles", "attention_role", "mask_role", "parts_of", "rounded_parts", "semantic_role"]
