@@ -42,3 +42,31 @@ def test_attention_is_fused(dtype: torch.dtype) -> None:
         assert not {"_softmax", "bmm", "_scaled_dot_product_attention_math"} & set(seen.names), name
         for a, b in zip(expected[:2], found[:2], strict=True):
             assert float((a - b).abs().max()) <= 0.05 * float(a.abs().max()) + 1e-3, name
+
+
+@pytest.mark.parametrize("classes", [1, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_semantic_loss_is_the_hosts(classes: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As close to fp64 as the host, and without waiting for the device."""
+    from tests.hotspots.test_semantic import apart, bounded, problem, results, stock
+    from yolo_ckpt.hotspots import semantic
+
+    monkeypatch.setattr(semantic, "SMALL", 0)
+    monkeypatch.setattr(semantic, "AT_ONCE", 5 * 128 * 19)
+    logits, masks = problem(classes)
+    exact = results(stock(classes).double(), (tuple(t.to(dtype).double() for t in logits), masks))
+    given = tuple(t.to(dtype).cuda() for t in logits)
+    found = []
+    for loss, waits in ((stock(classes), "default"), (bounded(classes), "error")):
+        ours = loss.cuda(), {"semantic_mask": masks.cuda()}, [t.clone().requires_grad_() for t in given]
+        torch.cuda.set_sync_debug_mode(waits)
+        try:
+            with torch.autocast("cuda", torch.float16 if dtype is torch.float32 else dtype, dtype is not torch.float32):
+                value, items = ours[0](tuple(ours[2]), ours[1])
+            (1000 * value).backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        found.append([value.detach(), *items.values(), *(t.grad for t in ours[2] if t.grad is not None)])
+    for value, a, b in zip(exact.values(), *found, strict=True):
+        assert a.dtype == b.dtype
+        assert apart(value, b.cpu()) <= max(1e-5, 1.5 * apart(value, a.cpu()) + torch.finfo(dtype).eps)
