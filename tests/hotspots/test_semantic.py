@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 from types import SimpleNamespace
 from typing import Any
@@ -101,6 +102,16 @@ def test_without_auxiliary_logits(classes: int) -> None:
     assert_close(results(stock(classes), given), results(bounded(classes), given), FP32)
 
 
+def test_without_gradients() -> None:
+    """As in validation."""
+    logits, masks = problem(5)
+    with torch.inference_mode():
+        (a, _), (b, items) = (make(5)(logits, {"semantic_mask": masks}) for make in (stock, bounded))
+    assert apart(a, b) <= FP32
+    assert not b.requires_grad
+    assert set(items) == {"ce_loss", "dice_loss", "aux_loss"}
+
+
 def test_class_weights() -> None:
     weight, given = torch.tensor([0.2, 3.0, 1.0, 0.0, 0.7]), problem(5)
     expected = results(stock(5, weight), given)
@@ -124,8 +135,9 @@ def test_pixels_that_do_not_count(classes: int, which: str) -> None:
 @pytest.mark.parametrize("classes", [1, 5])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("autocast", [True, False])
-def test_half_precision(classes: int, dtype: torch.dtype, autocast: bool) -> None:
-    """As exact as the host, against fp64: the host's results are two to ten units of the type away from those."""
+def test_half_precision(classes: int, dtype: torch.dtype, autocast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As exact as the host, against fp64, also where every row is a band."""
+    monkeypatch.setattr(semantic, "AT_ONCE", 1)
     logits, masks = problem(classes, images=2)
     given = (tuple(t.to(dtype) for t in logits), masks[:, :48, :64])
     amp = dtype if autocast else None
@@ -133,7 +145,8 @@ def test_half_precision(classes: int, dtype: torch.dtype, autocast: bool) -> Non
     expected, found = (results(make(classes), given, amp) for make in (stock, bounded))
     assert {k: t.dtype for k, t in expected.items()} == {k: t.dtype for k, t in found.items()}
     for name, value in exact.items():
-        assert apart(value, found[name]) <= 1.5 * apart(value, expected[name]) + torch.finfo(dtype).eps, name
+        lucky = torch.finfo(dtype).eps / 16  # the host's sum of two numbers may be right by chance
+        assert apart(value, found[name]) <= 1.5 * apart(value, expected[name]) + lucky, name
 
 
 def test_gradients_are_those_of_fp64() -> None:
@@ -273,7 +286,11 @@ def test_an_entropy_of_other_options_is_asked_about_anew() -> None:
     assert role is not None
     loss.__class__ = type("Bounded", (role, Stock), {})
     assert_close(results(smooth, problem(4)), results(loss, problem(4)), FP32)
-    loss.forward = lambda *given: None
+
+
+def test_a_method_of_the_objects_own() -> None:
+    loss = stock(4)
+    loss.forward = functools.partial(Stock.forward, loss)
     assert semantic_role(loss) is None
 
 
