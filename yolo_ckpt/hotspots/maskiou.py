@@ -7,7 +7,8 @@ for 1,000 objects and 300 detections on 512 x 512. Here:
    strip of rows at a time. Its bits are those of the whole product, except where there is one detection alone: that
    one is not cut.
 2. True masks stay one map of numbered objects. The pixels of a predicted mask are counted by the number below them.
-   Where masks have to be resized they are made a few objects at a time, at least two, as the kernel for one is another.
+   Where masks have to be resized they are made some objects at a time, at least eight unless there are fewer: the
+   kernels for a few channels round otherwise.
 3. Intersections and areas are whole numbers, which floats hold exactly up to 2**24. So the overlaps have the host's
    bits, whichever way they are counted. Larger masks take the host's way.
 """
@@ -27,6 +28,7 @@ AT_ONCE = 1 << 20  # pixels of all masks together whose numbers are counted
 DECODED_ON_CPU = 1 << 20  # floats of all masks together: small strips stay in the processor's cache
 DECODED_ON_CUDA = 1 << 24  # larger ones keep the device busy
 MADE_AT_ONCE = 1 << 22  # floats of all true masks together, where they are made
+FEW = 8  # objects
 WORD = 8  # pixels
 EXACT = 1 << 24  # pixels of one mask
 EPS = 1e-7
@@ -42,7 +44,7 @@ def predicted_masks(proto: Tensor, coefficients: Tensor, boxes: Tensor, shape: t
     for i in range(strips):
         rows = slice(height * i // strips, height * (i + 1) // strips)
         part = proto[:, rows].float().reshape(channels, -1)
-        torch.gt((coefficients @ part).view(count, -1, width), 0, out=masks[:, rows])
+        torch.gt((coefficients @ part).view(masks[:, rows].shape), 0, out=masks[:, rows])
     scale = (width / shape[1], height / shape[0])
     return _crop(masks, boxes * torch.tensor([[*scale, *scale]], device=boxes.device))
 
@@ -87,14 +89,10 @@ class TrueMasks(NamedTuple):
     def parts(self, size: tuple[int, int]) -> Iterator[tuple[int, Tensor]]:
         """All of them, some at a time, each part with the place of its first."""
         count = self.objects.shape[0]
-        each = max(MADE_AT_ONCE // (size[0] * size[1]), 2)
-        last = 0
-        while last < count:
-            first, last = last, min(last + each, count)
-            if last - first == 1 < count:  # rule 2
-                yield first, self.some(first - 1, last, size)[1:]
-            else:
-                yield first, self.some(first, last, size)
+        each = max(MADE_AT_ONCE // (size[0] * size[1] * FEW), 1) * FEW
+        for first in range(0, max(count - FEW + 1, 1), each):
+            last = first + each
+            yield first, self.some(first, last if count - last >= FEW else count, size)
 
     def is_of(self, size: tuple[int, int]) -> bool:
         """True where nothing has to be resized."""

@@ -74,7 +74,7 @@ def detections(prediction: Tensor, request: Request, steps: Steps, late: Callabl
 def _of_image(image: Tensor, classes: int, request: Request, steps: Steps) -> Tensor | None:
     """The detections in one `image` (4 + classes + extra, A); None without any candidate."""
     only = None if request.classes is None else torch.tensor(request.classes, device=image.device)
-    wanted = Wanted(request.conf_thres, request.multi_label and classes > 1, only, request.max_nms)
+    wanted = Wanted(request.conf_thres, request.multi_label, only, request.max_nms)
     scores = image[4 : 4 + classes]
     candidates = top_candidates(scores, wanted)
     if not candidates.pair.shape[0]:
