@@ -82,9 +82,9 @@ class TrueMasks(NamedTuple):
         """The masks of some objects, resized to `size`, as numbers 0 and 1, (last - first, *size)."""
         these = self.objects[first:last]
         found = (self.masks == these.view(-1, 1, 1)).float() if self.numbered else self.masks[these]
-        if self.is_of(size):
-            return found
-        return functional.interpolate(found[None], size, mode="bilinear", align_corners=False)[0].gt_(0.5)
+        if not self.is_of(size):
+            found = functional.interpolate(found[None], size, mode="bilinear", align_corners=False)[0]
+        return found.gt_(0.5)
 
     def parts(self, size: tuple[int, int]) -> Iterator[tuple[int, Tensor]]:
         """All of them, some at a time, each part with the place of its first."""

@@ -53,10 +53,13 @@ class Candidates(NamedTuple):
 def top_candidates(scores: Tensor, wanted: Wanted) -> Candidates:
     """The candidates among `scores` (classes, A) of an image."""
     best = scores.amax(0)
-    least = _surely_below(best, wanted)
+    anchors = _above(best, wanted.above)
+    least = _surely_below(best[anchors], wanted)
+    if least is not None:
+        anchors = _above(best, least)
     dtype = torch.promote_types(scores.dtype, torch.float32)
     held = [(_none(torch.int64, scores), _none(dtype, scores))]
-    for part in _anchors(best, wanted.above if least is None else least, scores.shape[0]):
+    for part in _parts(anchors, scores):
         held.append(_pairs(scores, part if least is None else part[best[part] > least], wanted, least))
         if sum(pair.shape[0] for pair, _ in held) > 2 * wanted.most:
             held = [_highest(*_joined(held), wanted.most + 1)]
@@ -68,12 +71,9 @@ def top_candidates(scores: Tensor, wanted: Wanted) -> Candidates:
 
 
 def _surely_below(best: Tensor, wanted: Wanted) -> float | None:
-    """A score that more candidates than are kept are above, given the `best` score of every anchor (A,); None where
-    there may be none."""
-    if wanted.classes is not None:
-        return None
-    best = best[best > wanted.above]
-    if best.shape[0] <= wanted.most:
+    """A score that more candidates than are kept are above, given the `best` scores of anchors (N,) that have one; None
+    where there may be none."""
+    if wanted.classes is not None or best.shape[0] <= wanted.most:
         return None
     below = best[best < best.topk(wanted.most + 1).values[-1]]
     return float(below.max()) if below.shape[0] else None
@@ -81,7 +81,7 @@ def _surely_below(best: Tensor, wanted: Wanted) -> float | None:
 
 def in_full_order(scores: Tensor, wanted: Wanted) -> Tensor:
     """The pairs that `torch.argsort` of all candidates' scores puts first, in its order (rule 2)."""
-    parts = _anchors(scores.amax(0), wanted.above, scores.shape[0])
+    parts = _parts(_above(scores.amax(0), wanted.above), scores)
     every = torch.cat([_pairs(scores, part, wanted, None)[1] for part in parts])
     order = every.argsort(descending=True)[: wanted.most].clone()
     del every
@@ -94,10 +94,13 @@ def in_full_order(scores: Tensor, wanted: Wanted) -> Tensor:
     return found
 
 
-def _anchors(best: Tensor, above: float, classes: int) -> tuple[Tensor, ...]:
-    """Anchors with a score above that, in parts."""
-    anchors: Tensor = (best > above).nonzero().squeeze(1)
-    return torch.split(anchors, max(AT_ONCE // classes, 1))
+def _above(best: Tensor, least: float) -> Tensor:
+    """Anchors whose best score is above that."""
+    return (best > least).nonzero().squeeze(1)
+
+
+def _parts(anchors: Tensor, scores: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(anchors, max(AT_ONCE // scores.shape[0], 1))
 
 
 def _pairs(scores: Tensor, anchor: Tensor, wanted: Wanted, least: float | None) -> tuple[Tensor, Tensor]:

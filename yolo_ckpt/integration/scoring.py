@@ -24,6 +24,8 @@ SMALL_MASKS = 1 << 22  # pixels of all masks of an image together
 DEVICES = ("cpu", "cuda")
 MASKS = ("_prepare_batch", "_process_batch", "update_metrics")  # methods that see masks
 
+_signature = functools.cache(inspect.signature)
+
 
 def bounded(validator: Any) -> type:
     """A subclass of the class of `validator` that works in bounded memory, wherever that has the host's methods; the
@@ -55,7 +57,7 @@ class BoundedDetections:
     def postprocess(self, preds: Any) -> Any:
         """The host's, with our NMS under the name of its own."""
         module = compat.scoring().nms
-        with _replaced(module, "non_max_suppression", _bounded_nms(module.non_max_suppression)):
+        with _replaced(module, "non_max_suppression", bounded_nms(module.non_max_suppression)):
             return super().postprocess(preds)  # type: ignore[misc]
 
 
@@ -69,7 +71,7 @@ class BoundedMasks:
         """The host's, with our masks for its own."""
         if self.process is not compat.scoring().decode:  # as large as the image, for files
             return super().postprocess(preds)  # type: ignore[misc]
-        with _replaced(self, "process", _bounded_decoder(self.process)):
+        with _replaced(self, "process", bounded_decoder(self.process)):
             return super().postprocess(preds)  # type: ignore[misc]
 
     def _prepare_batch(self, si: int, batch: dict[str, Any]) -> Any:
@@ -105,7 +107,7 @@ class BoundedMasks:
             return super()._process_batch(*given)  # type: ignore[misc]
 
 
-def _bounded_nms(original: Callable[..., Any]) -> Callable[..., Any]:
+def bounded_nms(original: Callable[..., Any]) -> Callable[..., Any]:
     """Our NMS where it is asked for something large that it can do; else the host's."""
 
     @functools.wraps(original)
@@ -125,7 +127,7 @@ def _late(limit_s: float) -> None:
 
 def _asked(original: Callable[..., Any], given: Any, named: Any) -> tuple[Tensor, Request] | None:
     """The predictions and what is asked of them; None where the host's own way is right."""
-    bound = inspect.signature(original).bind(*given, **named)
+    bound = _signature(original).bind(*given, **named)
     bound.apply_defaults()
     values = dict(bound.arguments)
     if not {"prediction", *Request._fields} <= set(values):
@@ -138,7 +140,7 @@ def _asked(original: Callable[..., Any], given: Any, named: Any) -> tuple[Tensor
     return (prediction, request) if scores > SMALL_SCORES or request.rotated else None
 
 
-def _bounded_decoder(original: Callable[..., Any]) -> Callable[..., Any]:
+def bounded_decoder(original: Callable[..., Any]) -> Callable[..., Any]:
     """Our masks where they are large; else the host's."""
 
     @functools.wraps(original)

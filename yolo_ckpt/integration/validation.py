@@ -2,7 +2,8 @@
 
 The host validates twice the batch. Its images are padded to one shape for each of its batches, and that shape decides
 what a model finds; so the shapes stay those of the host's batches, and every one of them is taken in parts. Metrics are
-the same; the validation losses in results.csv are means over more and smaller batches.
+the same; the validation losses in results.csv are means over more and smaller batches. What is made of an image's
+predictions is bounded too (`scoring.py`).
 """
 
 from __future__ import annotations
