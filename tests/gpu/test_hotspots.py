@@ -70,3 +70,39 @@ def test_the_semantic_loss_is_the_hosts(classes: int, dtype: torch.dtype, monkey
     for value, a, b in zip(exact.values(), *found, strict=True):
         assert a.dtype == b.dtype
         assert apart(value, b.cpu()) <= max(1e-5, 1.5 * apart(value, a.cpu()) + torch.finfo(dtype).eps)
+
+
+def test_detections_are_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    import random
+
+    from tests.hotspots.test_nms import assert_same, made, noise, problem
+    from yolo_ckpt.hotspots import nms
+
+    for seed in range(120):
+        prediction, asked = problem(random.Random(seed), seed)
+        assert_same(prediction.cuda(), **asked)
+    monkeypatch.setattr(nms, "in_full_order", lambda *_: pytest.fail("the sort of long vectors is a stable one"))
+    for levels in (0, 3, 1000):
+        scores = noise(1, 20, 40_000, levels=levels)
+        for dtype in (torch.float32, torch.float16):
+            assert_same(made(scores, size=4000).cuda().to(dtype))
+
+
+@pytest.mark.parametrize("side", [64, 160, 512])
+def test_masks_of_a_validation_are_the_hosts(side: int) -> None:
+    from tests.hotspots.test_maskiou import detected, hosts, numbered
+    from ultralytics.utils import metrics, ops
+    from yolo_ckpt.hotspots import maskiou
+    from yolo_ckpt.hotspots.knownscoring import masks_are_known
+
+    if not masks_are_known(ops.process_mask, metrics.mask_iou, torch.device("cuda", 0)):
+        pytest.skip("products of strips round otherwise here, and so the host decodes")
+    given, shape = [t.cuda() for t in detected(300, side, side)], (4 * side, 4 * side)
+    found = maskiou.predicted_masks(*given, shape)
+    assert torch.equal(found, ops.process_mask(*given, shape=shape))
+    for start in (side, side // 2):
+        masks, image = numbered(50, start, start), torch.zeros(50)
+        dense = hosts(masks, 0, image, 50, [side, side], overlap=True).cuda()
+        true = maskiou.TrueMasks.of(masks.cuda(), 0, image.cuda(), 50, numbered=True)
+        expected = metrics.mask_iou(dense.flatten(1), found.flatten(1).float())
+        assert torch.equal(maskiou.mask_overlaps(true, found), expected)

@@ -12,6 +12,7 @@ from ultralytics.models.yolo.detect import DetectionTrainer
 from ultralytics.utils import DEFAULT_CFG, LOCAL_RANK, RANK
 
 from yolo_ckpt.attachment import is_planned
+from yolo_ckpt.integration.scoring import BoundedDetections
 
 DistributedDataParallel = nn.parallel.DistributedDataParallel
 
@@ -43,4 +44,6 @@ class Saved:
     def __call__(self, trainer: Any) -> None:
         state = {k: v.clone() for k, v in trainer.model.state_dict().items()}
         state |= {f"gradient of {k}": p.grad.clone() for k, p in trainer.model.named_parameters() if p.grad is not None}
-        torch.save({"state": state, "planned": is_planned(trainer.model)}, self.folder / f"{RANK}.pt")
+        bounded = isinstance(trainer.validator, BoundedDetections)
+        end = {"state": state, "planned": is_planned(trainer.model), "bounded": bounded}
+        torch.save(end, self.folder / f"{RANK}.pt")

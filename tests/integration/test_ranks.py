@@ -54,6 +54,7 @@ def test_every_process_has_the_plan_and_the_stock_results(arguments: dict[str, A
     stock, planned = launch("stock", arguments, tmp_path / "stock"), launch("full", arguments, tmp_path / "full")
     assert [r["planned"] for r in stock] == [False, False]
     assert [r["planned"] for r in planned] == [True, True]
+    assert [r["bounded"] for r in (*stock, *planned)] == [False, False, True, True]
     for before, after in zip(stock, planned, strict=True):
         assert before["state"].keys() == after["state"].keys()
         assert any(k.startswith("gradient") for k in before["state"])

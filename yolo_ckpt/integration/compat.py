@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -256,3 +256,35 @@ def follows_mlflow(trainer: Any) -> bool:
 def tensorboard_writer() -> Any:
     """The writer of the host's TensorBoard callback, or None."""
     return getattr(sys.modules.get("ultralytics.utils.callbacks.tensorboard"), "WRITER", None)
+
+
+class Scoring(NamedTuple):
+    """What the host's validators make detections and masks with.
+
+    Attributes:
+        nms: The module in which they look up `non_max_suppression`.
+        steps: What that calls to suppress upright boxes, and for overlaps of turned ones.
+        detectors: Their classes.
+        segmenter: The class among them that has masks.
+        masks: The module in which that looks up `mask_iou`.
+        decode: What makes predicted masks, unless they are to be as large as the image.
+    """
+
+    nms: Any
+    steps: tuple[Any, Any]
+    detectors: tuple[Any, ...]
+    segmenter: Any
+    masks: Any
+    decode: Any
+
+
+def scoring() -> Scoring:
+    """As it is now."""
+    import torchvision
+    from ultralytics.models.yolo import detect, obb, pose, segment
+    from ultralytics.utils import metrics, nms, ops
+
+    segmenter = segment.SegmentationValidator
+    detectors = (detect.DetectionValidator, segmenter, pose.PoseValidator, obb.OBBValidator)
+    steps = (torchvision.ops.nms, metrics.batch_probiou)
+    return Scoring(nms, steps, detectors, segmenter, sys.modules[segmenter.__module__], ops.process_mask)
