@@ -62,8 +62,9 @@ def test_detections_are_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("side", [64, 160, 512])
 def test_masks_of_a_validation_are_the_hosts(side: int) -> None:
-    from tests.hotspots.test_maskiou import detected, hosts, numbered
     from ultralytics.utils import metrics, ops
+
+    from tests.hotspots.test_maskiou import detected, hosts, numbered
     from yolo_ckpt.hotspots import maskiou
     from yolo_ckpt.hotspots.knownscoring import masks_are_known
 
