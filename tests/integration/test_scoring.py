@@ -156,15 +156,16 @@ def test_what_is_small_is_left_to_the_host(tmp_path: Path, monkeypatch: pytest.M
     assert calls.counts == {"detections": 1, "predicted_masks": 0, "mask_overlaps": 0}  # turned boxes are never small
 
 
+@pytest.mark.parametrize("extra", [0, 12])
 def test_boxes_that_are_detections_already_are_left_to_the_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    extra: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)
-    ours = validator(kinds()["detect"][0], tmp_path)
+    ours = validator(kinds()["pose" if extra else "detect"][0], tmp_path)
     ours.__class__, ours.end2end = scoring.bounded(ours), True
-    found = ours.postprocess((torch.rand(2, 300, 6, generator=torch.Generator().manual_seed(0)), None))
+    found = ours.postprocess((torch.rand(2, 300, 6 + extra, generator=torch.Generator().manual_seed(0)), None))
     assert calls.counts["detections"] == 0
-    assert len(found) == 2
+    assert all(len(image["conf"]) > 290 for image in found)
 
 
 def test_the_hosts_function_is_back_also_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
