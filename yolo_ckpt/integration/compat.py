@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -52,11 +53,20 @@ def arguments() -> list[str]:
 
 
 def run_entrypoint(given: Sequence[str]) -> None:
-    """What the `yolo` command does with the arguments `given`."""
-    from ultralytics.cfg import entrypoint
+    """What the `yolo` command does with the arguments `given`, without its page of help where one of them is wrong:
+    the error says which."""
+    from ultralytics.cfg import CLI_HELP_MSG, entrypoint
+    from ultralytics.utils import LOGGER
+
+    def is_said(record: logging.LogRecord) -> bool:
+        return record.msg is not CLI_HELP_MSG
 
     original = getattr(entrypoint, "__wrapped__", entrypoint)  # without the flags of an enabled environment
-    call_entrypoint(original, given)
+    LOGGER.addFilter(is_said)
+    try:
+        call_entrypoint(original, given)
+    finally:
+        LOGGER.removeFilter(is_said)
 
 
 def call_entrypoint(entrypoint: Callable[[], None], given: Sequence[str]) -> None:
