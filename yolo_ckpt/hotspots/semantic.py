@@ -25,7 +25,8 @@ from torch.nn import functional
 from yolo_ckpt.hotspots.rounding import SEMANTIC_LOSS, note
 
 SMALL = 1 << 22  # logits at the size of the masks, of all images, up to which the host's way is taken
-AT_ONCE = 1 << 21  # logits of a band: 8 MiB, six times over
+AT_ONCE = 1 << 21  # logits of a band, with its target: 8 MiB, six times over
+TARGET = 2  # classes that a target is as large as
 IN_SIMULATION = 2  # bands: all of them are alike
 IGNORED = 255  # the host's value for pixels that do not count
 OFF = -1e4  # a logit whose entropy is 0 to the last bit where the target is 0, in every precision
@@ -135,7 +136,7 @@ class _Band(NamedTuple):
 def _bands(logits: Tensor, masks: Tensor) -> list[_Band]:
     """All rows of all images."""
     given, (images, height, width) = logits.shape[2], masks.shape
-    each = max(AT_ONCE // (logits.shape[1] * width), 1)
+    each = max(AT_ONCE // ((logits.shape[1] + TARGET) * width), 1)
     rows = []
     for top in range(0, height, each):
         bottom = min(top + each, height)
