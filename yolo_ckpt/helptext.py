@@ -42,6 +42,7 @@ fits. ckpt_augment= varies images as aerial, medical or industrial ones vary.
     "plan": """\
 yolo-ckpt plan model= [imgsz=640] [batch=1] [gpu=rtx4090|22GiB] [ckpt=...]
                [ckpt_budget=...] [amp=fp32|fp16|bf16] [objects=30]
+               [data=DATA.yaml, for imgsz=native]
                [plot=FILE.png] [format=table|json]
 
 Shows what is done with each stage, and the peak memory of a training step

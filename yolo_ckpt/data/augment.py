@@ -30,7 +30,7 @@ ANY_ANGLE = ("segment", "obb", "semantic", "depth")  # tasks whose labels stay e
 CHANNELS = (1, 3)  # of images that the host gives to Albumentations
 
 _ARGUMENTS: dict[str, dict[str, float]] = {
-    "aerial": {"flipud": 0.5, "fliplr": 0.5},
+    "aerial": {"flipud": 0.5, "fliplr": 0.5, "hsv_v": 0.2},  # the light is varied below
     # Left stays left in a body. Brightness is varied by gamma and contrast, not by hue and saturation.
     "medical": {"hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.0, "fliplr": 0.0, "translate": 0.05, "scale": 0.1},
     # A fixed camera over a line: the light drifts, colours, sizes and places hardly do.
@@ -125,7 +125,7 @@ def _aerial() -> list[Any]:
     return [
         al.RandomBrightnessContrast(brightness_limit=(0.05, 0.2), contrast_limit=(-0.3, -0.1), p=0.2),
         al.RandomBrightnessContrast(brightness_limit=(-0.15, 0.15), contrast_limit=(-0.15, 0.15), p=0.3),
-        al.GaussianBlur(sigma_limit=(0.4, 1.0), p=0.1),
+        al.GaussianBlur(sigma_limit=(0.3, 0.8), p=0.1),
     ]
 
 
@@ -146,7 +146,7 @@ def _industrial() -> list[Any]:
     return [
         al.Illumination(mode="linear", intensity_range=(0.05, 0.2), effect_type="both", p=0.4),
         al.GaussNoise(std_range=(0.005, 0.02), per_channel=False, p=0.3),
-        al.GaussianBlur(sigma_limit=(0.5, 1.5), p=0.2),
+        al.GaussianBlur(sigma_limit=(0.4, 1.2), p=0.2),
     ]
 
 

@@ -84,7 +84,7 @@ def native_size_of(path: str) -> int:
     """
     try:
         data = compat.checked_data(path)
-    except (OSError, SyntaxError, TypeError, ValueError, RuntimeError) as error:
+    except Exception as error:  # whatever the host has against a file
         raise RequestError(f"data={path} cannot be used: {' '.join(str(error).split())}") from error
     return native_size(data).imgsz
 

@@ -192,6 +192,7 @@ class Run:
     def _conditions(self, trainer: Any, budget: int, data: Any, *, batch: int) -> Conditions:
         """What the run's steps depend on."""
         labels = getattr(data, "labels", None) or []
+        mosaic = bool(getattr(trainer.args, "mosaic", 0)) and not getattr(data, "rect", False)
         optimizer = compat.optimizer_name(trainer, len(data) if data is not None else 0)
         return Conditions(
             imgsz=compat.largest_imgsz(trainer),
@@ -199,7 +200,7 @@ class Run:
             budget_bytes=budget,
             stages=self.settings.ckpt_stages,
             attention=self.settings.ckpt_attention,
-            objects=objects_per_image(labels, mosaic=bool(getattr(trainer.args, "mosaic", 0))),
+            objects=objects_per_image(labels, mosaic=mosaic),
             extra_bytes=extra_bytes(trainer.model, optimizer),
             amp=compat.amp_dtype(trainer),
             device=trainer.device.type,
