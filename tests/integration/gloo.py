@@ -43,4 +43,12 @@ class Saved:
     def __call__(self, trainer: Any) -> None:
         state = {k: v.clone() for k, v in trainer.model.state_dict().items()}
         state |= {f"gradient of {k}": p.grad.clone() for k, p in trainer.model.named_parameters() if p.grad is not None}
-        torch.save({"state": state, "planned": is_planned(trainer.model)}, self.folder / f"{RANK}.pt")
+        transforms = [repr(t) for t in _albumentations(trainer.train_loader.dataset)]
+        kept = {"state": state, "planned": is_planned(trainer.model), "transforms": transforms}
+        torch.save({**kept, "flipud": trainer.args.flipud}, self.folder / f"{RANK}.pt")
+
+
+def _albumentations(data: Any) -> list[Any]:
+    """The Albumentations transforms of the host's data set."""
+    host = next(t for t in data.transforms.transforms if type(t).__name__ == "Albumentations")
+    return list(host.transform.transforms)

@@ -26,9 +26,11 @@ def _image_size(path: str | Path) -> Size | None:
     from PIL import Image
     from ultralytics.data.utils import exif_size
 
+    from yolo_ckpt.integration.compat import image_opener
+
     try:
-        with Image.open(path) as image:
+        with image_opener(path)(path) as image:
             width, height = exif_size(image)
-    except (OSError, ValueError, EOFError, Image.DecompressionBombError):
+    except (OSError, ValueError, EOFError, ImportError, Image.DecompressionBombError):
         return None
     return int(width), int(height)

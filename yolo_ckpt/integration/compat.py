@@ -205,6 +205,16 @@ def image_files(data: Mapping[str, Any], split: str, fraction: Any = 1.0) -> lis
         return [str(path) for path in lister.get_img_files(data[split])]
 
 
+def image_opener(path: str | Path) -> Callable[[str | Path], Any]:
+    """What opens the image at `path`: Pillow's own function. The host's takes its place (8.4.190, `utils.patches`), and
+    installs a package with pip when it meets a file that is no image; that is for HEIF files."""
+    from PIL import Image
+    from ultralytics.utils import patches
+
+    own: Callable[[str | Path], Any] = getattr(patches, "_image_open", Image.open)
+    return Image.open if Path(path).suffix.lower() in (".heic", ".heif") else own
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without what the host says of a data set, which it will say again when it trains on it."""
