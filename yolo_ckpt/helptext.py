@@ -18,6 +18,7 @@ flags (train, plan, verify, bench):
   ckpt_stages=all|backbone|neck|head|0-8|0,2,4|C3k2
   ckpt_budget=22GiB|75%                   what auto may use (90% of the GPU)
   ckpt_attention=auto|stock|fused         fused kernels: where large (auto)
+  ckpt_augment=none|aerial|medical|industrial  how images are varied (train)
 
 `yolo-ckpt COMMAND --help` tells more. Example:
   yolo-ckpt train model=yolo26m.yaml data=my.yaml imgsz=2048 ckpt=auto
@@ -30,6 +31,8 @@ yolo-ckpt train ARGS [ckpt=...] [ckpt_stages=...]
 Trains as `yolo train ARGS` does, with a plan on the model: the same losses,
 weights and files, in less memory. ckpt_plan.json and ckpt_report.* lie in the
 run folder afterwards. Flags may stand in the file that cfg= names.
+imgsz=native is the longest side in the data set, imgsz=max the largest that
+fits. ckpt_augment= varies images as aerial, medical or industrial ones vary.
 
   yolo-ckpt train model=yolo26m.pt data=my.yaml imgsz=2048 ckpt=full
   yolo-ckpt train resume model=runs/detect/train/weights/last.pt
@@ -39,6 +42,7 @@ run folder afterwards. Flags may stand in the file that cfg= names.
     "plan": """\
 yolo-ckpt plan model= [imgsz=640] [batch=1] [gpu=rtx4090|22GiB] [ckpt=...]
                [ckpt_budget=...] [amp=fp32|fp16|bf16] [objects=30]
+               [data=DATA.yaml, for imgsz=native]
                [plot=FILE.png] [format=table|json]
 
 Shows what is done with each stage, and the peak memory of a training step

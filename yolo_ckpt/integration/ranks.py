@@ -18,12 +18,17 @@ from yolo_ckpt.plan import Plan
 RUN = "_yolo_ckpt_run"  # on the class of an extended trainer
 
 
+def run_of(trainer: Any) -> Any:
+    """The run of an extended trainer; None for any other."""
+    return getattr(type(trainer), RUN, None)
+
+
 def share_plan(trainer: Any) -> None:
     """Send the plan of the first process to the others, which put it on their models and validate in bounded memory.
     Every process has to call it."""
     if not distributed.is_available() or not distributed.is_initialized() or trainer.world_size < 2:
         return
-    run = getattr(type(trainer), RUN, None)
+    run = run_of(trainer)
     plan = None if run is None else run.plan
     message = [None if plan is None else plan.to_json()]
     distributed.broadcast_object_list(message, src=0)
