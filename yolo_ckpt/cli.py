@@ -286,6 +286,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "fit": _fit,
     "verify": _verify,
     "bench": _bench,
+    "check": datacommands.check,
     "sample": datacommands.sample,
     "enable": _enable,
     "disable": _disable,

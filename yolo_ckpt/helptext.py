@@ -10,6 +10,7 @@ yolo-ckpt: train Ultralytics YOLO at full resolution in less memory
   fit model= gpu=            the largest batch and image that fit
   verify model= imgsz=       prove here that the plan changes no bit
   bench model= imgsz= batch= stock, plans and other methods side by side
+  check data=                what training would do with a data set
   sample aerial dir=         a real data set to try it on
   enable | disable | status  flags for the plain `yolo` command, here
 
@@ -86,6 +87,23 @@ some of them; torch.compile takes minutes to compile. auto plans for
 ckpt_budget=, or for half of stock's peak.
 
   yolo-ckpt bench model=yolo26m.yaml imgsz=1280 device=0 amp=fp16
+""",
+    "check": """\
+yolo-ckpt check data= [imgsz=native] [batch=16] [workers=8] [cache=ram|disk]
+                [task=detect|segment|obb|pose] [full=False] [plot=FILE.png]
+                [findings=few|all] [format=table|json]
+
+Reads every image's header and every label file and says what training would
+make of them: which files stop it, which it drops, rewrites or reads wrongly,
+each with the reason and what to do. Then numbers: objects in pixels at 640
+and at imgsz= (native: the largest side), objects in an image, what rect=True
+would save, and the host memory of workers, cache and mosaic. plot= draws the
+sizes. Nothing is changed or downloaded. What a header leaves in doubt is
+decoded; full=True decodes every image. Exit status 1 when training would fail
+or lose data.
+
+  yolo-ckpt check data=my.yaml plot=sizes.png
+  yolo-ckpt check data=my.yaml imgsz=1280 cache=ram format=json
 """,
     "sample": """\
 yolo-ckpt sample aerial dir=FOLDER

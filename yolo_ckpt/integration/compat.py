@@ -100,6 +100,50 @@ def command_line_of_children(command: list[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _quiet_and_offline() -> Iterator[None]:
+    """Let the host check a data set without a word on standard output, and without fetching the fonts of its plots."""
+    from ultralytics.data import utils
+
+    original, level = utils.check_font, utils.LOGGER.level
+    utils.check_font = lambda font="": None
+    utils.LOGGER.setLevel("ERROR")
+    try:
+        yield
+    finally:
+        utils.check_font = original
+        utils.LOGGER.setLevel(level)
+
+
+def described_data(data: str) -> dict[str, Any]:
+    """What the host reads out of a data set's YAML (or the folder around one), its paths resolved. Nothing is
+    downloaded or unpacked: `data` has to be a local file or folder, or the name of a YAML that the host ships.
+
+    Raises:
+        Exception: Whatever the host says is wrong with it.
+    """
+    from ultralytics.data.utils import check_det_dataset
+
+    with _quiet_and_offline():
+        return check_det_dataset(data, autodownload=False)  # type: ignore[no-any-return]
+
+
+def rect_shapes(shapes: Sequence[tuple[int, int]], imgsz: int, batch: int, stride: int) -> list[tuple[int, int]]:
+    """Height and width of every training batch with `rect=True`, by the host's own rule, for images of these heights
+    and widths."""
+    from types import SimpleNamespace
+
+    import numpy as np
+    from ultralytics.data.base import BaseDataset
+
+    data = SimpleNamespace(
+        ni=len(shapes), batch_size=batch, labels=[{"shape": shape} for shape in shapes],
+        im_files=[""] * len(shapes), imgsz=imgsz, stride=stride, pad=0.0,
+    )  # fmt: skip
+    BaseDataset.set_rectangle(data)
+    return [(int(h), int(w)) for h, w in np.asarray(data.batch_shapes)]
+
+
+@contextlib.contextmanager
 def on_meta() -> Iterator[None]:
     """Let the host's losses switch autocast off around a part of theirs also on the meta device, which has none."""
 

@@ -16,6 +16,7 @@ from yolo_ckpt.integration.budget import budget_bytes, extra_bytes, objects_per_
 from yolo_ckpt.integration.clock import Measured, StageTimes
 from yolo_ckpt.integration.compiled import CompilerBudget
 from yolo_ckpt.integration.conditions import Conditions
+from yolo_ckpt.integration.preflight import Preflight
 from yolo_ckpt.integration.randomness import random_state_kept
 from yolo_ckpt.integration.recovery import Recovery
 from yolo_ckpt.integration.validation import Validation
@@ -43,6 +44,7 @@ class Run:
         largest: `imgsz=max` was asked for.
         recovery: What becomes of steps that do not fit.
         validation: How validation is kept small.
+        preflight: The look at the data.
     """
 
     def __init__(self, settings: Settings, *, largest: bool = False) -> None:
@@ -57,6 +59,7 @@ class Run:
         self._decided = False  # the plan for the budget, where there is one
         self.recovery = Recovery(self.tighten)
         self.validation = Validation()
+        self.preflight = Preflight()
 
     def choose_imgsz(self, trainer: Any) -> None:
         """With `imgsz=max`: set the largest size that fits, once.

@@ -50,6 +50,7 @@ def extend(trainer: Any, run: Run) -> None:
 
     def _build_train_pipeline(self: Any, *args: Any, **kwargs: Any) -> Any:
         _prepare(self, run)
+        refused(self, lambda trainer: run.preflight.tell(trainer, planned=bool(run.plan and run.plan.planned)))
         built = base._build_train_pipeline(self, *args, **kwargs)
         refused(self, run.prepare_for_budget)
         return built
@@ -95,6 +96,7 @@ def take_largest(trainer: Any) -> bool:
 
 
 def _prepare(trainer: Any, run: Run) -> None:
+    refused(trainer, run.preflight.look)  # before the host reads the data, and repairs what it thinks is broken
     refused(trainer, run.choose_imgsz)
     refused(trainer, run.prepare)
 
