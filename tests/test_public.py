@@ -28,7 +28,7 @@ LAYERS = [
     ("stages", "attachment"),
     ("planner",),
     ("integration", "data"),
-    ("api", "helptext", "cli", "__main__"),
+    ("api", "helptext", "datacommands", "cli", "__main__"),
 ]
 
 

@@ -267,6 +267,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "fit": _fit,
     "verify": _verify,
     "bench": _bench,
+    "convert": datacommands.convert,
     "sample": datacommands.sample,
     "enable": _enable,
     "disable": _disable,

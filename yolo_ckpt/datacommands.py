@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,3 +23,22 @@ def sample(arguments: Sequence[str]) -> int:
     yaml, written = write_sample(names[0], Path(folder))
     print(f"{yaml} {'written' if written else 'is there already, nothing was downloaded'}")
     return 0
+
+
+def convert(arguments: Sequence[str]) -> int:
+    """Convert images and labels to a YOLO data set; 1 where a file failed."""
+    from yolo_ckpt.data.convert.request import Request
+
+    request = Request.parse(arguments)
+    from yolo_ckpt.data.convert.run import convert_data
+    from yolo_ckpt.reporting.progress import counted
+
+    with counted() as advance:
+        made = convert_data(request, advance)
+    if request.json:
+        print(json.dumps(made.record(private=False), ensure_ascii=False))
+    else:
+        from yolo_ckpt.reporting.conversions import print_conversion
+
+        print_conversion(made)
+    return 1 if made.listed("failed") else 0

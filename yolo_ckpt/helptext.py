@@ -10,6 +10,7 @@ yolo-ckpt: train Ultralytics YOLO at full resolution in less memory
   fit model= gpu=            the largest batch and image that fit
   verify model= imgsz=       prove here that the plan changes no bit
   bench model= imgsz= batch= stock, plans and other methods side by side
+  convert src= dst=          DICOM, TIFF, PNG, labels to a YOLO data set
   sample aerial dir=         a real data set to try it on
   enable | disable | status  flags for the plain `yolo` command, here
 
@@ -82,6 +83,30 @@ some of them; torch.compile takes minutes to compile. auto plans for
 ckpt_budget=, or for half of stock's peak.
 
   yolo-ckpt bench model=yolo26m.yaml imgsz=1280 device=0 amp=fp16
+""",
+    "convert": """\
+yolo-ckpt convert src= dst= [task=detect|segment|obb] [labels=PATH|none]
+                  [format_in=coco|voc|dota|mask|yolo] [...] [format=json]
+
+Images under src= and their labels to a YOLO data set in dst=, a new folder.
+Nothing in src= is changed; a file that fails is listed (exit status 1).
+
+labels     found beside the images; mask=instance|semantic says what values
+           of masks are; classes=a,b picks and orders (or names values);
+           difficult=keep|drop
+window     header|percentile|full, or CENTER,WIDTH for DICOM and LOW,HIGH for
+           16-bit and float images; percentile=0.5,99.5. By default DICOM
+           takes its header's. 8-bit images stay as they are
+bands      bands=4,3,2 makes these red, green and blue; bands=all keeps all
+tile       tile=1024 overlap=0.2 min_visible=0.3 cuts images and labels
+output     PNG, or jpeg=95; names=keep|number (DICOM files get numbers)
+split      train and val folders, or val=0.2 seed=0, together what is of one
+           group=patient|study|series|image
+workers=N  processes (as many as there are cores, up to 8)
+
+No tags, EXIF or texts of the sources go into dst=.
+
+  yolo-ckpt convert src=ct dst=data/ct task=segment labels=masks
 """,
     "sample": """\
 yolo-ckpt sample aerial dir=FOLDER
