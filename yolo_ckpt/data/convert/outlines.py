@@ -14,8 +14,9 @@ from yolo_ckpt.data.convert.geometry import Points, Rect
 # The host draws an outline by cutting its points to whole pixels and filling up to and with them (8.4.190,
 # `data/utils.py: polygon2mask`). An outline this far inside the outer edges of its pixels is drawn as exactly these.
 _INSET = 0.02
-# The host brings all outlines of an image to as many points as the longest has, 1,000 at least.
-MOST_POINTS = 1000
+# The host brings all outlines of an image to as many points as the longest has, 1,000 at least (8.4.190,
+# `data/dataset.py: update_labels_info`): one of 50,000 would cost 400 kB for each object beside it.
+MOST_POINTS = 3000
 
 
 @dataclass(frozen=True, kw_only=True)

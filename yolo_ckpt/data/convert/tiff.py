@@ -202,12 +202,14 @@ def _mapped(scratch: Path, series: Any) -> Pixels:
 def _other_codec(path: Path, series: Any, error: ValueError) -> Pixels:
     """OpenCV knows the usual compressions too, for a single picture."""
     page = series.keyframe
+    missing = BrokenFileError(f"its compression ({page.compression.name}) needs a package: pip install imagecodecs")
     usual = series.axes in ("YX", "YXS") and series.shape[2:] in ((), (3,)) and _orientation(page) == 1
     if not usual or page.photometric.name == "MINISWHITE":
-        raise BrokenFileError(
-            f"its compression ({page.compression.name}) needs a package: pip install imagecodecs"
-        ) from error
-    pixels = plain.decode_upright(path)
+        raise missing from error
+    try:
+        pixels = plain.decode_upright(path)
+    except BrokenFileError:
+        raise missing from error
     return pixels[..., 0] if series.axes == "YX" else pixels
 
 
