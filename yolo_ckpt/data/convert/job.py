@@ -98,11 +98,22 @@ def probe(wanted: Probe) -> Header | Outcome:
     try:
         if source.kind == "broken":
             raise BrokenFileError(source.why)
-        if source.kind == "dicom":
-            return dicom.header(source.path, request.group)
-        return tiff.header(source.path, request.bands) if source.kind == "tiff" else plain.header(source.path)
+        found = _header(source, request)
+        if not _is_tiled(found.width, found.height, request):
+            limits.check_trainable(found.width, found.height)
+        return found
     except (BrokenFileError, LeftOutError) as error:
         return _not_done(source, request, error)
+
+
+def _header(source: Source, request: Request) -> Header:
+    if source.kind == "dicom":
+        return dicom.header(source.path, request.group)
+    return tiff.header(source.path, request.bands) if source.kind == "tiff" else plain.header(source.path)
+
+
+def _is_tiled(width: int, height: int, request: Request) -> bool:
+    return 0 < request.tile < max(width, height)
 
 
 def convert(job: Job) -> Outcome:
@@ -183,7 +194,7 @@ def _write_picture(job: Job, stem: str, picture: Picture, outcome: Outcome) -> N
     width, height = picture.size
     request = job.request
     objects = _objects(job, picture, outcome.notes)
-    tiled = request.tile and max(width, height) > request.tile
+    tiled = _is_tiled(width, height, request)
     places = tiles(width, height, request.tile, request.overlap) if tiled else [(0, 0, width, height)]
     seen: set[int] = set()
     for place in places:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
@@ -14,12 +11,15 @@ from PIL import Image, ImageOps
 
 from yolo_ckpt.data.convert import limits
 from yolo_ckpt.data.convert.picture import QUARTER_TURNS, Header, Picture, Pixels
+from yolo_ckpt.data.convert.pil import opened
 from yolo_ckpt.data.convert.pngchunks import extras
 from yolo_ckpt.data.convert.problems import BrokenFileError, decoding
 from yolo_ckpt.data.convert.window import Choice, Window, measured
 
 _ORIENTATION = 274
 _GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
+_BYTES_A_PIXEL = {"1": 1, "L": 1, "P": 1, "LA": 2, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}
+_COPIES = 4  # PIL's own, one without a palette or bits, and two on the way to an array
 _TEXTS = {"icc_profile": "colour profile", "xmp": "XMP", "comment": "comment", "photoshop": "Photoshop"}
 
 
@@ -29,12 +29,13 @@ def header(path: Path) -> Header:
     Raises:
         BrokenFileError: It cannot be read.
     """
-    with _opened(path) as image:
+    with opened(path) as image:
         width, height = image.size
         limits.check_readable(width, height)
         if _extras(path, image)[0] in QUARTER_TURNS:
             width, height = height, width
-        return Header(width=width, height=height, bytes_needed=width * height * 8 + path.stat().st_size)
+        needed = width * height * _BYTES_A_PIXEL.get(image.mode, 4) * _COPIES + path.stat().st_size
+        return Header(width=width, height=height, bytes_needed=needed)
 
 
 def read(path: Path, choice: Choice) -> Picture:
@@ -43,7 +44,7 @@ def read(path: Path, choice: Choice) -> Picture:
     Raises:
         BrokenFileError: It cannot be read, or is cut off.
     """
-    with _opened(path) as image:
+    with opened(path) as image:
         width, height = image.size
         limits.check_readable(width, height)
         (orientation, dropped), grey = _extras(path, image), image.mode in _GREY_MODES
@@ -51,7 +52,8 @@ def read(path: Path, choice: Choice) -> Picture:
             pixels = _with_pil(image)
         else:
             _check_whole(image)
-            pixels = _with_opencv(path, grey)
+            decoded = _with_opencv(path, grey)
+            pixels = decoded if decoded is not None else _only_pil(path)
     notes: Counter[str] = Counter()
     window = Window() if pixels.dtype == np.uint8 else measured(pixels, choice, notes)
     return Picture(pixels=pixels, window=window, orientation=orientation, notes=+notes, dropped=dropped)
@@ -63,22 +65,10 @@ def decode_upright(path: Path) -> Pixels:
     Raises:
         BrokenFileError: It cannot be read.
     """
-    return _with_opencv(path, grey=False)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    """PIL's view of the file, its pixel limit lifted: sizes are checked by `limits.check_readable` instead."""
-    lifted, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with decoding("the image"):
-                image = Image.open(path)
-            with image:
-                yield image
-    finally:
-        Image.MAX_IMAGE_PIXELS = lifted
+    pixels = _with_opencv(path, grey=False)
+    if pixels is None:
+        raise BrokenFileError("the image cannot be decoded: it is damaged, or of a kind that OpenCV does not know")
+    return pixels
 
 
 def _extras(path: Path, image: Image.Image) -> tuple[int, Counter[str]]:
@@ -101,14 +91,21 @@ def _check_whole(image: Image.Image) -> None:
             image.load()
 
 
-def _with_opencv(path: Path, grey: bool) -> Pixels:
-    """Decoded with the flags that the host uses, but in full depth; grey ones keep a single channel."""
+def _with_opencv(path: Path, grey: bool) -> Pixels | None:
+    """Decoded with the flags that the host uses, but in full depth; grey ones keep a single channel. None where OpenCV
+    does not know the kind."""
     flags = (cv2.IMREAD_ANYCOLOR if grey else cv2.IMREAD_COLOR) | cv2.IMREAD_ANYDEPTH
     with decoding("the image"):
         pixels: Pixels | None = cv2.imdecode(np.fromfile(path, np.uint8), flags)
     if pixels is None:
-        raise BrokenFileError("the image cannot be decoded: it is damaged, or of a kind that OpenCV does not know")
+        return None
     return pixels[..., None] if pixels.ndim == 2 else pixels[..., ::-1]
+
+
+def _only_pil(path: Path) -> Pixels:
+    """AVIF and HEIC in some versions of OpenCV; the host takes PIL for them too."""
+    with opened(path) as image:
+        return _with_pil(image)
 
 
 def _with_pil(image: Image.Image) -> Pixels:

@@ -72,7 +72,7 @@ class Conversion:
         found: Counter[str] = Counter()
         for file in self.files:
             found.update(getattr(file.outcome, what))
-        return found
+        return Counter({n: found[n] for n in self.names if n in found}) if what == "objects" else found
 
     @property
     def windows(self) -> Counter[str]:

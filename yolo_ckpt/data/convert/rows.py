@@ -53,16 +53,21 @@ def wholes(items: Sequence[Item], size: tuple[int, int], task: Task, notes: Coun
     for item in items:
         whole = _whole(item, image)
         if whole is None:
-            outside = geometry.overlap(geometry.bounds(np.concatenate(item.rings)), image) is None
-            notes["objects outside the image left out" if outside else "objects without an area left out"] += 1
+            notes[f"objects {'outside the image' if _is_outside(item, image) else 'without an area'} left out"] += 1
             continue
-        key = (whole.name, whole.box, *(ring.tobytes() for ring in whole.rings))
+        outlines = () if task == "detect" else tuple(ring.tobytes() for ring in whole.rings)
+        key = (whole.name, whole.box, *outlines)
         notes["duplicates left out"] += int(key in found)
         notes["objects reached outside the image and were clipped"] += int(_sticks_out(item, image))
         notes["boxes became rectangular outlines"] += int(task == "segment" and whole.only_box)
         notes["boxes became upright rectangles"] += int(task == "obb" and whole.only_box)
         found.setdefault(key, whole)
     return list(found.values())
+
+
+def _is_outside(item: Item, image: Rect) -> bool:
+    x0, y0, x1, y1 = geometry.bounds(np.concatenate(item.rings))
+    return x1 <= image[0] or y1 <= image[1] or x0 >= image[2] or y0 >= image[3]
 
 
 def _sticks_out(item: Item, image: Rect) -> bool:

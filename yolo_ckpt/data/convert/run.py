@@ -212,5 +212,7 @@ def _about_labels(plan: _Plan, outcomes: dict[int, Outcome]) -> list[str]:
     done = [i for i, outcome in outcomes.items() if outcome.done == "converted"]
     bare = sum(i not in plan.labels.of_image for i in done)
     lines = [f"{bare} images have no label: they train as background"] if bare else []
+    total, empty = sum(len(o.images) for o in outcomes.values()), sum(o.empty for o in outcomes.values())
+    lines += [f"{empty} of {total} images show no object: they train as background"] if empty > bare else []
     unused = len(plan.labels.unused)
     return lines + ([f"{unused} labels belong to images that are not there"] if unused else [])

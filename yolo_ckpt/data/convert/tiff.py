@@ -175,7 +175,7 @@ def _values(path: Path, series: Any, layout: _Layout, scratch: Path) -> Pixels:
     """(frames, H, W, bands): a view of the file where its values lie there as they are, of `scratch` where unpacking
     takes much memory."""
     large = series.nbytes > MAPPED_FROM_BYTES
-    if large and series.dataoffset is not None:
+    if large and series.dataoffset is not None and series.keyframe.is_memmappable:
         values: Pixels = tifffile.memmap(path, mode="r")
     else:
         with decoding("the TIFF"):

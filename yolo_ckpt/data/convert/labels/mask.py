@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from PIL import Image, ImageOps
 from yolo_ckpt.data.convert import kinds, limits
 from yolo_ckpt.data.convert.labels.items import Annotation, Item
 from yolo_ckpt.data.convert.outlines import Outline, outline
+from yolo_ckpt.data.convert.pil import opened
 from yolo_ckpt.data.convert.problems import BrokenFileError, decoding
 
 Mask = npt.NDArray[Any]
@@ -51,16 +51,11 @@ def _tiff(path: Path) -> Mask:
 
 
 def _image(path: Path) -> Mask:
-    lifted, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-    try:
-        with warnings.catch_warnings(), decoding("its mask"):
-            warnings.simplefilter("ignore")
-            with Image.open(path) as image:
-                limits.check_readable(*image.size)
-                upright: Image.Image = ImageOps.exif_transpose(image)
-                return np.asarray(upright.convert("RGB") if upright.mode in ("RGBA", "CMYK") else upright)
-    finally:
-        Image.MAX_IMAGE_PIXELS = lifted
+    with opened(path) as image:
+        limits.check_readable(*image.size)
+        with decoding("its mask"):
+            upright: Image.Image = ImageOps.exif_transpose(image)
+            return np.asarray(upright.convert("RGB") if upright.mode in ("RGBA", "CMYK") else upright)
 
 
 def annotation(path: Path, *, meaning: str, classes: Sequence[str]) -> Annotation:
