@@ -287,6 +287,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "verify": _verify,
     "bench": _bench,
     "check": datacommands.check,
+    "convert": datacommands.convert,
     "sample": datacommands.sample,
     "enable": _enable,
     "disable": _disable,

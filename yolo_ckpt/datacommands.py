@@ -111,3 +111,22 @@ def _cache(text: str) -> str:
     if text.lower() not in known:
         raise SettingsError(f"cache={text} is not known; use ram, disk or False")
     return known[text.lower()]
+
+
+def convert(arguments: Sequence[str]) -> int:
+    """Convert images and labels to a YOLO data set; 1 where a file failed."""
+    from yolo_ckpt.data.convert.request import Request
+
+    request = Request.parse(arguments)
+    from yolo_ckpt.data.convert.run import convert_data
+    from yolo_ckpt.reporting.progress import counted
+
+    with counted() as advance:
+        made = convert_data(request, advance)
+    if request.json:
+        print(json.dumps(made.record(private=False), ensure_ascii=False))
+    else:
+        from yolo_ckpt.reporting.conversions import print_conversion
+
+        print_conversion(made)
+    return 1 if made.listed("failed") else 0

@@ -11,6 +11,7 @@ yolo-ckpt: train Ultralytics YOLO at full resolution in less memory
   verify model= imgsz=       prove here that the plan changes no bit
   bench model= imgsz= batch= stock, plans and other methods side by side
   check data=                what training would do with a data set
+  convert src= dst=          DICOM, TIFF, PNG, labels to a YOLO data set
   sample aerial dir=         a real data set to try it on
   enable | disable | status  flags for the plain `yolo` command, here
 
@@ -104,6 +105,30 @@ or lose data.
 
   yolo-ckpt check data=my.yaml plot=sizes.png
   yolo-ckpt check data=my.yaml imgsz=1280 cache=ram format=json
+""",
+    "convert": """\
+yolo-ckpt convert src= dst= [task=detect|segment|obb] [labels=PATH|none]
+                  [format_in=coco|voc|dota|mask|yolo] [...] [format=json]
+
+Images under src= and their labels to a YOLO data set in dst=, a new folder.
+Nothing in src= is changed; a file that fails is listed (exit status 1).
+
+labels     found beside the images; mask=instance|semantic says what values
+           of masks are; classes=a,b picks and orders (or names values);
+           difficult=keep|drop
+window     header|percentile|full, or CENTER,WIDTH for DICOM and LOW,HIGH for
+           16-bit and float images; percentile=0.5,99.5. By default DICOM
+           takes its header's. 8-bit images stay as they are
+bands      bands=4,3,2 makes these red, green and blue; bands=all keeps all
+tile       tile=1024 overlap=0.2 min_visible=0.3 cuts images and labels
+output     PNG, or jpeg=95; names=keep|number (DICOM files get numbers)
+split      train and val folders, or val=0.2 seed=0, together what is of one
+           group=patient|study|series|image
+workers=N  processes (as many as there are cores, up to 8)
+
+No tags, EXIF or texts of the sources go into dst=.
+
+  yolo-ckpt convert src=ct dst=data/ct task=segment labels=masks
 """,
     "sample": """\
 yolo-ckpt sample aerial dir=FOLDER
