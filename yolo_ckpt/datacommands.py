@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from yolo_ckpt.errors import SettingsError
+from yolo_ckpt.reporting.progress import progress
 
 
 def sample(arguments: Sequence[str]) -> int:
@@ -22,8 +23,10 @@ def sample(arguments: Sequence[str]) -> int:
         raise SettingsError(
             f"sample takes a name ({', '.join(SAMPLES)}) and dir=FOLDER, got {' '.join(arguments) or 'nothing'}"
         )
-    yaml, written = write_sample(names[0], Path(folder))
-    print(f"{yaml} {'written' if written else 'is there already, nothing was downloaded'}")
+    with progress("writing"):
+        yamls, written = write_sample(names[0], Path(folder))
+    for yaml in yamls:
+        print(f"{yaml} {'written' if written else 'is there already, nothing was written'}")
     return 0
 
 

@@ -23,11 +23,15 @@ class Wheel:
         name: Distribution name.
         version: Exact version.
         sha256: Of the file.
+        tags: Python version, ABI and platform of the file (`("3.11", "cp311", "manylinux_2_28_x86_64")`) where the
+            release has several. The same file is fetched on every machine: only data is taken out of it. Empty: the
+            release has one file, for all.
     """
 
     name: str
     version: str
     sha256: str
+    tags: tuple[str, str, str] | tuple[()] = ()
 
 
 @contextmanager
@@ -52,6 +56,9 @@ def opened(wheel: Wheel) -> Iterator[zipfile.ZipFile]:
 def _download(wheel: Wheel, folder: Path) -> Path:
     pinned = f"{wheel.name}=={wheel.version}"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    if wheel.tags:
+        python, abi, platform = wheel.tags
+        command += ["--implementation", "cp", "--python-version", python, "--abi", abi, "--platform", platform]
     command += ["--disable-pip-version-check", "--retries", "1", "--dest", str(folder), pinned]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     files = sorted(folder.glob("*.whl"))

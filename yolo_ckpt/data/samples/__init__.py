@@ -1,0 +1,41 @@
+"""Sample data sets: one per field, each from nothing to a folder that Ultralytics trains on."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from yolo_ckpt.data.samples import aerial, industrial, medical
+from yolo_ckpt.data.samples.files import Sample
+from yolo_ckpt.errors import SettingsError
+
+SAMPLES: dict[str, Sample] = {"aerial": aerial.SAMPLE, "medical": medical.SAMPLE, "industrial": industrial.SAMPLE}
+
+
+def write_sample(name: str, folder: Path) -> tuple[list[Path], bool]:
+    """Write the sample data set `name` into `folder`, unless it is there.
+
+    Returns:
+        The YAML files of the data sets in it, and whether anything was written.
+
+    Raises:
+        SettingsError: There is no such sample, or `folder` holds something else.
+        SampleError: It could not be fetched; nothing is left behind.
+    """
+    if name not in SAMPLES:
+        raise SettingsError(f"sample {name} is not known; use one of {', '.join(SAMPLES)}")
+    sample = SAMPLES[name]
+    yamls = [folder / yaml for yaml in sample.yamls]
+    if all(yaml.is_file() for yaml in yamls):
+        return yamls, False
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SettingsError(f"dir={folder} is there already and is no sample data set; give an empty or a new folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as partial:
+        whole = Path(partial) / folder.name
+        sample.write(whole, folder)
+        if folder.exists():
+            folder.rmdir()  # empty, as checked above
+        shutil.move(whole, folder)
+    return yamls, True

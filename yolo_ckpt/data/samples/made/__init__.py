@@ -1,0 +1,1 @@
+"""Pictures made from a seed: circuit boards and rolled metal, with faults."""
