@@ -1,11 +1,13 @@
 """Forecasts of the files in configs/, written into their comments.
 
-    python benchmarks/configs.py                       # all of them; minutes
+    python benchmarks/configs.py                                  # all of them, one to four minutes each
     python benchmarks/configs.py configs/aerial-8gb.yaml
+    python benchmarks/configs.py way=selective configs/*.yaml     # a tenth of the time
 
 For each file the training step is simulated with its model, size and batch, in half precision, on the smallest card of
-its class, with as many objects in an image as its field has; nothing is measured. A file whose step does not fit keeps
-its comment, and the exit status is 1.
+its class, with as many objects in an image as its field has; nothing is measured. The plan is the one that the file
+asks for, or with `way=selective` that mode: where it fits the budget, `auto` has a plan that takes no more time, and
+the comment says so. A file whose step does not fit keeps its comment, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from yolo_ckpt.errors import RequestError
+from yolo_ckpt.errors import BudgetInfeasibleError, RequestError
 from yolo_ckpt.integration.look import Look, Target, look
 from yolo_ckpt.integration.models import load_model
 from yolo_ckpt.planning.cards import TOTAL_MIB, usable_bytes
@@ -27,7 +29,7 @@ from yolo_ckpt.units import format_bytes
 
 FOLDER = Path(__file__).parents[1] / "configs"
 CARDS = {8: "rtx4060", 12: "rtx4070", 24: "a10", 48: "l40s", 80: "h100"}  # the smallest of each class, by memory
-OBJECTS = {"aerial": 300, "medical": 30, "industrial": 30}  # in one image, after mosaic
+OBJECTS = {"aerial": 100, "medical": 30, "industrial": 30}  # in one image
 MARK = "# forecast"
 
 
@@ -60,29 +62,37 @@ class Config:
         return ours
 
 
-def forecast(config: Config) -> Look:
-    """The plan and its forecast.
+def forecast(config: Config, way: str) -> Look:
+    """The plan in the mode `way`, and its forecast.
 
     Raises:
-        RequestError: Nothing fits.
+        RequestError: It does not fit the budget.
     """
     target = Target.of(gpu=config.card, budget=config.flags["ckpt_budget"], amp="")
-    return look(
-        load_model(config.architecture, "meta"), config.flags, target, imgsz=config.arguments["imgsz"],
-        batch=config.arguments["batch"], objects=OBJECTS[config.field],
+    found = look(
+        load_model(config.architecture, "meta"), {**config.flags, "ckpt": way}, target,
+        imgsz=config.arguments["imgsz"], batch=config.arguments["batch"], objects=OBJECTS[config.field],
     )  # fmt: skip
+    assert found.budget_bytes is not None
+    if found.plan.peak_bytes > found.budget_bytes:
+        raise BudgetInfeasibleError(
+            f"{way} needs {format_bytes(found.plan.peak_bytes)} of {format_bytes(found.budget_bytes)}"
+        )
+    return found
 
 
 def comment(config: Config, found: Look) -> list[str]:
     """The lines that say it."""
     assert found.budget_bytes is not None
+    way = found.plan.ckpt
     squares = "squares of imgsz, the most that rect makes" if config.arguments["rect"] else "squares of imgsz"
-    added = f"{found.plan.added_share or 0:.0%}"
+    said = f"about {found.plan.added_share or 0:.0%} more time in a step"
+    bound = "" if way == "auto" else "; auto finds a plan that takes no more"
     return [
         f"{MARK}, simulated by benchmarks/configs.py, not measured: {config.card} ({TOTAL_MIB[config.card]:,} MiB),",
         f"# half precision, 80 classes, {OBJECTS[config.field]} objects in an image, {squares}",
         f"#     stock     {format_bytes(found.stock.peak_bytes + found.extra_bytes)}",
-        f"#     planned   {format_bytes(found.plan.peak_bytes)}, with about {added} more time in a step",
+        f"#     {way:<10}{format_bytes(found.plan.peak_bytes)}, {said}{bound}",
         f"#     budget    {format_bytes(found.budget_bytes)}, {config.flags['ckpt_budget']} of the "
         f"{format_bytes(usable_bytes(config.card))} that tensors can have",
     ]
@@ -98,10 +108,12 @@ def rewritten(text: str, lines: list[str]) -> str:
 def main() -> None:
     """Write the forecasts of the files that the arguments name, or of all."""
     failed = False
-    for path in [Path(name) for name in sys.argv[1:]] or sorted(FOLDER.glob("*.yaml")):
+    options = dict(argument.split("=", 1) for argument in sys.argv[1:] if "=" in argument)
+    paths = [Path(argument) for argument in sys.argv[1:] if "=" not in argument]
+    for path in paths or sorted(FOLDER.glob("*.yaml")):
         config = Config.read(path)
         try:
-            lines = comment(config, forecast(config))
+            lines = comment(config, forecast(config, options.get("way", config.flags["ckpt"])))
         except RequestError as error:
             print(f"{path}: {error}", flush=True)
             failed = True
