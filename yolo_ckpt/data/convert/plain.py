@@ -7,19 +7,20 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from yolo_ckpt.data.convert import limits
-from yolo_ckpt.data.convert.picture import QUARTER_TURNS, Header, Picture, Pixels
+from yolo_ckpt.data.convert.picture import QUARTER_TURNS, Header, Picture, Pixels, upright
 from yolo_ckpt.data.convert.pil import opened
 from yolo_ckpt.data.convert.pngchunks import extras
 from yolo_ckpt.data.convert.problems import BrokenFileError, decoding
-from yolo_ckpt.data.convert.window import Choice, Window, measured
+from yolo_ckpt.data.convert.window import AS_STORED, Choice, measured
 
 _ORIENTATION = 274
 _GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
 _BYTES_A_PIXEL = {"1": 1, "L": 1, "P": 1, "LA": 2, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}
-_COPIES = 4  # PIL's own, one without a palette or bits, and two on the way to an array
+_COPIES = 3  # PIL's own, one in other colours, and the array
+_STRIP_ROWS = 1024
 _TEXTS = {"icc_profile": "colour profile", "xmp": "XMP", "comment": "comment", "photoshop": "Photoshop"}
 
 
@@ -49,13 +50,13 @@ def read(path: Path, choice: Choice) -> Picture:
         limits.check_readable(width, height)
         (orientation, dropped), grey = _extras(path, image), image.mode in _GREY_MODES
         if width * height > limits.OPENCV_MOST_PIXELS or max(image.size) > limits.OPENCV_MOST_SIDE:
-            pixels = _with_pil(image)
+            pixels = _with_pil(image, orientation)
         else:
             _check_whole(image)
             decoded = _with_opencv(path, grey)
-            pixels = decoded if decoded is not None else _only_pil(path)
+            pixels = decoded if decoded is not None else _only_pil(path, orientation)
     notes: Counter[str] = Counter()
-    window = Window() if pixels.dtype == np.uint8 else measured(pixels, choice, notes)
+    window = AS_STORED.get(pixels.dtype.name) or measured(pixels, choice, notes)
     return Picture(pixels=pixels, window=window, orientation=orientation, notes=+notes, dropped=dropped)
 
 
@@ -102,26 +103,32 @@ def _with_opencv(path: Path, grey: bool) -> Pixels | None:
     return pixels[..., None] if pixels.ndim == 2 else pixels[..., ::-1]
 
 
-def _only_pil(path: Path) -> Pixels:
+def _only_pil(path: Path, orientation: int) -> Pixels:
     """AVIF and HEIC in some versions of OpenCV; the host takes PIL for them too."""
     with opened(path) as image:
-        return _with_pil(image)
+        return _with_pil(image, orientation)
 
 
-def _with_pil(image: Image.Image) -> Pixels:
+def _with_pil(image: Image.Image, orientation: int) -> Pixels:
     """For sizes that OpenCV refuses. PIL has no 16-bit colours: it would cut them to 8."""
     if image.format == "PNG" and image.mode in ("RGB", "RGBA") and _png_depth(image) == 16:
         raise BrokenFileError(
             f"{image.width} x {image.height} px of 16-bit colours cannot be read from PNG; save it as TIFF"
         )
+    height = image.height
     with decoding("the image"):
-        turned: Image.Image = ImageOps.exif_transpose(image)
-        if turned.mode in ("1", "LA"):
-            turned = turned.convert("L")
-        elif turned.mode not in _GREY_MODES:
-            turned = turned.convert("RGB")
-        pixels: Pixels = np.asarray(turned)
+        pixels = np.empty((height, *_strip(image, 0, 1).shape[1:]), _strip(image, 0, 1).dtype)
+        for y in range(0, height, _STRIP_ROWS):  # PIL makes several copies on the way to an array
+            pixels[y : y + _STRIP_ROWS] = _strip(image, y, min(y + _STRIP_ROWS, height))
+    pixels = upright(pixels, orientation)
     return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def _strip(image: Image.Image, first: int, end: int) -> Pixels:
+    part = image.crop((0, first, image.width, end))
+    if part.mode not in _GREY_MODES:
+        part = part.convert("L" if part.mode == "LA" else "RGB")
+    return np.asarray(part)
 
 
 def _png_depth(image: Image.Image) -> int:

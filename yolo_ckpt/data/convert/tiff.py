@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import tifffile
 from yolo_ckpt.data.convert import limits, plain
 from yolo_ckpt.data.convert.picture import QUARTER_TURNS, Header, Picture, Pixels, upright
 from yolo_ckpt.data.convert.problems import BrokenFileError, decoding
-from yolo_ckpt.data.convert.window import Choice, Window, measured
+from yolo_ckpt.data.convert.window import AS_STORED, Choice, measured
 
 MAPPED_FROM_BYTES = 256 << 20
 _COLOURS_OF_OPENCV = frozenset({"PALETTE", "SEPARATED", "YCBCR", "CIELAB", "ICCLAB", "ITULAB", "LOGL", "LOGLUV"})
@@ -115,10 +115,8 @@ def _picture(pixels: Pixels, page: Any, choice: Choice, *, per_band: bool, fewer
         notes["bands left out of images"] += 1
     if pixels.dtype.kind == "c":
         raise BrokenFileError("its values are complex; save the magnitude")
-    if pixels.dtype == np.bool_:
-        window = Window(low=(0.0,), high=(1.0,), text="1-bit as stored", inverted=inverted)
-    elif pixels.dtype == np.uint8:
-        window = Window(inverted=inverted)
+    if pixels.dtype.name in AS_STORED:
+        window = replace(AS_STORED[pixels.dtype.name], inverted=inverted)
     else:
         window = measured(pixels, choice, notes, per_band=per_band, nodata=_nodata(page), inverted=inverted)
     return Picture(
@@ -128,7 +126,7 @@ def _picture(pixels: Pixels, page: Any, choice: Choice, *, per_band: bool, fewer
 
 def _with_opencv(path: Path, page: Any, choice: Choice) -> Iterator[Picture]:
     pixels, notes = plain.decode_upright(path), Counter[str]()
-    window = Window() if pixels.dtype == np.uint8 else measured(pixels, choice, notes)
+    window = AS_STORED.get(pixels.dtype.name) or measured(pixels, choice, notes)
     yield Picture(
         pixels=pixels, window=window, orientation=_orientation(page), notes=+notes, dropped=_texts(page)
     )  # fmt: skip

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from yolo_ckpt.data.convert.problems import BrokenFileError
 
 Pixels = npt.NDArray[Any]
-_SAMPLE_VALUES = 16_000_000  # of deeper images, which have no table of 65,536 counts
+_SAMPLE_VALUES = 4_000_000  # of deeper images, which have no table of 65,536 counts
+_PART_VALUES = 16_000_000  # looked at in one go
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,9 @@ class Window:
 
 def _inverted(levels: npt.NDArray[np.uint8], inverted: bool) -> npt.NDArray[np.uint8]:
     return 255 - levels if inverted else levels
+
+
+AS_STORED = {"uint8": Window(), "bool": Window(low=(0.0,), high=(1.0,), text="1-bit as stored")}
 
 
 def measured(
@@ -183,5 +187,5 @@ def _count_odd(pixels: Pixels, nodata: float | None, notes: Counter[str]) -> Non
 
 def _parts(values: Pixels) -> Iterator[slice]:
     """Rows a part at a time, since the whole may lie in a file and not fit into memory."""
-    rows = max(1, _SAMPLE_VALUES // max(1, values[0].size))
+    rows = max(1, _PART_VALUES // max(1, values[0].size))
     return (slice(start, start + rows) for start in range(0, len(values), rows))

@@ -10,6 +10,7 @@ from yolo_ckpt.data.convert.labels import coco
 from yolo_ckpt.data.convert.labels.match import Candidate, matched
 from yolo_ckpt.data.convert.labels.recognise import (
     is_dota,
+    is_other_xml,
     is_yolo,
     meaning_of,
     seems_coco,
@@ -124,22 +125,36 @@ def _coco_candidate(entry: coco.Entry, path: Path) -> Candidate[tuple[coco.Entry
 
 
 def _find_voc(files: Sequence[Source], images: tuple[Source, ...], request: Request) -> Labels | None:
-    return _beside([f for f in files if f.path.suffix.lower() == ".xml"], images, "voc")
+    found = [f for f in files if f.path.suffix.lower() == ".xml" and (request.format_in or not is_other_xml(f.path))]
+    return _beside(found, images, "voc")
 
 
 def _find_dota(files: Sequence[Source], images: tuple[Source, ...], request: Request) -> Labels | None:
-    labels = _beside([f for f in files if f.path.suffix.lower() == ".txt"], images, "dota")
-    return labels if request.format_in or sniffed(_paths(labels), is_dota) else None
+    return _texts(files, images, "dota", is_dota, request)
 
 
 def _find_yolo(files: Sequence[Source], images: tuple[Source, ...], request: Request) -> Labels | None:
+    labels = _texts(files, images, "yolo", is_yolo, request)
+    if labels is None:
+        return None
     names = yolo_names(files) or request.classes
-    labels = _beside([f for f in files if f.path.suffix.lower() == ".txt"], images, "yolo", names=names)
-    return labels if request.format_in or sniffed(_paths(labels), is_yolo) else None
+    return replace(labels, names=names, of_image={i: replace(la, names=names) for i, la in labels.of_image.items()})
+
+
+def _texts(
+    files: Sequence[Source], images: tuple[Source, ...], name: str, belongs: Callable[[str], bool], request: Request
+) -> Labels | None:
+    labels = _beside([f for f in files if f.path.suffix.lower() == ".txt"], images, name)
+    if not request.format_in and not sniffed([label.path for label in labels.of_image.values()], belongs):
+        return None
+    root = request.labels or request.src
+    unused = [text for text in labels.unused if sniffed([root / text], belongs)]  # not classes.txt, train.txt, notes
+    return replace(labels, unused=tuple(unused))
 
 
 def _find_mask(files: Sequence[Source], images: tuple[Source, ...], request: Request) -> Labels | None:
-    masks = [f for f in files if f.kind in ("image", "tiff") and (request.labels is not None or seems_mask(f))]
+    pictures = {f.path.resolve() for f in images}
+    masks = [f for f in files if f.kind in ("image", "tiff") and f.path.resolve() not in pictures]
     labels = _beside(masks, images, "mask")
     if not labels.of_image:
         return None
@@ -149,35 +164,36 @@ def _find_mask(files: Sequence[Source], images: tuple[Source, ...], request: Req
 
 
 def _without_masks(files: Sequence[Source], images: tuple[Source, ...], request: Request) -> tuple[Source, ...]:
-    """Masks are no images to convert, whatever format the labels have."""
-    masks = [f for f in images if f.kind in ("image", "tiff") and seems_mask(f)]
-    others = tuple(f for f in images if f not in masks)
-    taken = {label.path for label in _beside(masks, others, "mask").of_image.values()}
-    if request.labels is not None and request.labels.is_dir():
-        taken |= {f.path for f in images if f.path.resolve().is_relative_to(request.labels.resolve())}
+    """Masks are no images to convert, whatever format the labels have: what seems to be one, or lies in the folder of
+    the labels, and has the name of another image."""
+    labels = request.labels.resolve() if request.labels is not None else None
+    if labels is not None and request.src.resolve().is_relative_to(labels):
+        labels = None  # all images lie there
+    masks = {
+        f.path: f
+        for f in images
+        if f.kind in ("image", "tiff") and (seems_mask(f) or (labels and f.path.resolve().is_relative_to(labels)))
+    }
+    others = tuple(f for f in images if f.path not in masks)
+    taken = {label.path for label in _beside(list(masks.values()), others, "mask").of_image.values()}
     return tuple(f for f in images if f.path not in taken)
 
 
-def _beside(files: Sequence[Source], images: tuple[Source, ...], name: str, names: tuple[str, ...] = ()) -> Labels:
+def _beside(files: Sequence[Source], images: tuple[Source, ...], name: str) -> Labels:
     candidates = [Candidate(key=f, stems=_stems(f, name), folder=f.relative.parent) for f in files]
     matches = matched([((f.path.name, f.stem), f.relative) for f in images], candidates)
     return Labels(
         format=name,
         images=images,
-        of_image={i: Label(format=name, path=f.path, names=names) for i, f in matches.labels.items()},
+        of_image={i: Label(format=name, path=f.path) for i, f in matches.labels.items()},
         unclear=dict(matches.unclear),
         unused=tuple(str(f.relative) for f in matches.unused) if name != "mask" else (),
-        names=names,
         splits={i: split for i, f in matches.labels.items() if (split := split_named(f.relative))},
     )
 
 
 def _stems(file: Source, name: str) -> tuple[str, ...]:
     return (file.stem, without_ending(file.stem)) if name == "mask" else (file.path.stem,)
-
-
-def _paths(labels: Labels) -> list[Path]:
-    return [label.path for label in labels.of_image.values()]
 
 
 _FINDERS: dict[str, Callable[[Sequence[Source], tuple[Source, ...], Request], Labels | None]] = {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import yaml
 
-from yolo_ckpt.data.convert.labels import coco, mask
+from yolo_ckpt.data.convert.labels import mask
 from yolo_ckpt.data.convert.labels.dota import is_heading
 from yolo_ckpt.data.convert.problems import BrokenFileError
 from yolo_ckpt.data.convert.sources import Source
@@ -119,8 +119,19 @@ def _names_in(path: Path) -> tuple[str, ...]:
 
 
 def seems_coco(path: Path) -> bool:
-    """Whether a JSON file is a COCO data set."""
+    """Whether a JSON file speaks of what a COCO data set has, also where it is damaged."""
     try:
-        return coco.is_coco(json.loads(path.read_text(encoding="utf-8-sig")))
-    except (OSError, ValueError):
+        content = path.read_bytes()
+    except OSError:
         return False
+    return all(f'"{key}"'.encode() in content for key in ("images", "categories"))
+
+
+def is_other_xml(path: Path) -> bool:
+    """Whether an XML file is something else than Pascal VOC, as GDAL's `.aux.xml` beside an image is."""
+    try:
+        head = path.read_bytes()[:4096]
+    except OSError:
+        return False
+    root = re.search(rb"<([A-Za-z][^\s>/]*)", head)
+    return root is not None and root[1].lower() != b"annotation"
