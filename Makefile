@@ -19,8 +19,9 @@ demo: $(VENV)/.ready
 	$(BIN)/yolo-ckpt train model=yolo26n.yaml data=$(DATA)/data.yaml imgsz=2496 batch=1 epochs=8 val=False \
 		project=$(CURDIR)/$(DEMO) name=$(CKPT) exist_ok=True workers=0 amp=False pretrained=False ckpt=$(CKPT)
 
+# One process for each core, file by file; the tensors are too small for more threads in each.
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .

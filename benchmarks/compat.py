@@ -27,6 +27,7 @@ TESTS = (
     "tests/integration/test_training.py",
     "tests/integration/test_runs.py",
     "tests/integration/test_compiled.py",
+    "tests/integration/test_scoring.py",
 )
 
 

@@ -1,10 +1,13 @@
-"""What else is large at full resolution, stock against bounded: the assigner, the mask loss, the losses of all tasks.
+"""What else is large at full resolution, stock against bounded: the assigner, the mask loss, the losses of all tasks;
+and in validation NMS and masks.
 
     python benchmarks/hotspots.py assigner imgsz=4096 boxes=3000 classes=2 [stock=no]
     python benchmarks/hotspots.py masks positives=1000 side=512
     python benchmarks/hotspots.py losses imgsz=2048 objects=1000 [models=yolo26n.yaml,...]
+    python benchmarks/hotspots.py nms imgsz=4096 classes=80 model=untrained [stock=no turned=yes]
+    python benchmarks/hotspots.py valmasks objects=1000 detections=300 side=512 [from=256]
 
-The first two run on the CPU and print live bytes beyond their inputs and the median time of three runs. The last is
+All but the losses run on the CPU and print live bytes beyond their inputs and the median time of some runs. Losses are
 simulated: peak of a training step with its loss, and what the loss needs beyond what is alive when it begins.
 """
 
@@ -20,13 +23,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+from ultralytics.utils import nms as host_nms
 from ultralytics.utils.loss import v8SegmentationLoss
+from ultralytics.utils.metrics import mask_iou
+from ultralytics.utils.ops import process_mask
 from ultralytics.utils.tal import TaskAlignedAssigner, make_anchors
 
 from yolo_ckpt.hotspots import assigner_roles
+from yolo_ckpt.hotspots.maskiou import TrueMasks, mask_overlaps, predicted_masks
 from yolo_ckpt.hotspots.masks import mask_loss
 from yolo_ckpt.integration.conditions import Conditions
 from yolo_ckpt.integration.models import load_model
+from yolo_ckpt.integration.scoring import bounded_nms
 from yolo_ckpt.measuring import LiveBytes
 from yolo_ckpt.planner import make_plan
 from yolo_ckpt.settings import Settings
@@ -147,9 +156,78 @@ def losses(imgsz: str = "2048", objects: str = "1000", batch: str = "1", models:
         print(json.dumps(row), flush=True)
 
 
+def nms(
+    imgsz: str = "4096", classes: str = "80", model: str = "untrained", stock: str = "yes", turned: str = "no"
+) -> None:
+    """NMS of one image, as in validation. An untrained model gives every anchor every class with a score a little above
+    the threshold; a trained one few anchors one class."""
+    size, count, rotated = int(imgsz), int(classes), turned == "yes"
+    g = torch.Generator().manual_seed(0)
+    anchors = sum((size // s) ** 2 for s in STRIDES)
+    centres = torch.rand(1, 2, anchors, generator=g) * size
+    sides = 10 + 100 * torch.rand(1, 2, anchors, generator=g)
+    around, spread = (-4.0, 0.5) if model == "untrained" else (-12.0, 1.2)
+    scores = (around + spread * torch.randn(1, count, anchors, generator=g)).sigmoid_()
+    prediction = torch.cat([centres, sides, scores, torch.rand(1, int(rotated), anchors, generator=g)], 1)
+    del scores
+    asked = {
+        "conf_thres": 0.01 if rotated else 0.001,
+        "iou_thres": 0.7,
+        "multi_label": True,
+        "max_det": 300,
+        "nc": count,
+    }
+    original = host_nms.non_max_suppression
+    ways = {"bounded": bounded_nms(original), "stock": original}
+    results = {}
+    candidates = int((prediction[:, 4 : 4 + count] > asked["conf_thres"]).sum())
+    for name, way in list(ways.items())[: 2 if stock == "yes" else 1]:
+        run = functools.partial(way, prediction, **asked, rotated=rotated)
+        results[name] = run()[0]
+        found = measured(run, [prediction], 1 if candidates > 1e6 else 7)
+        row = {"nms": name, "imgsz": size, "classes": count, "candidates": candidates, **found}
+        print(json.dumps(row), flush=True)
+    if stock == "yes":
+        print(json.dumps({"outputs equal": torch.equal(*results.values())}))
+
+
+def valmasks(objects: str = "1000", detections: str = "300", side: str = "512", **given: str) -> None:
+    """Masks of one validated image: decoded, and compared with the true ones, which come from a map of side `from`."""
+    count, size, items, start = int(detections), int(side), int(objects), int(given.get("from", side))
+    g = torch.Generator().manual_seed(0)
+    proto, coefficients = torch.randn(32, size, size, generator=g), 0.3 * torch.randn(count, 32, generator=g)
+    sides = (0.01 + 0.1 * torch.rand(count, 2, generator=g)) * size * 4
+    centres = torch.rand(count, 2, generator=g) * size * 4
+    boxes = torch.cat([centres - sides / 2, centres + sides / 2], 1)
+    truth = torch.randint(items + 1, (1, start // 8, start // 8), generator=g).float()
+    truth = truth.repeat_interleave(8, 1).repeat_interleave(8, 2)
+
+    def stock_overlaps(found: Tensor) -> Tensor:
+        true = (truth[0] == torch.arange(1, items + 1).view(items, 1, 1)).float()
+        true = functional.interpolate(true[None], [size, size], mode="bilinear", align_corners=False)[0].gt_(0.5)
+        return mask_iou(true.flatten(1), found.flatten(1).float())
+
+    def overlaps(found: Tensor) -> Tensor:
+        true = TrueMasks.of(truth, 0, torch.zeros(items), items, numbered=True)
+        return mask_overlaps(true, found)
+
+    shape = (size * 4, size * 4)
+    ways = {"bounded": (predicted_masks, overlaps), "stock": (process_mask, stock_overlaps)}
+    results = {}
+    for name, (decode, compare) in ways.items():
+        run = functools.partial(decode, proto, coefficients, boxes, shape)
+        found, inputs = run(), [proto, coefficients, boxes, truth]
+        row = {"masks": name, "objects": items, "detections": count, "side": size, "decode": measured(run, inputs)}
+        run = functools.partial(compare, found)
+        print(json.dumps({**row, "compare": measured(run, [*inputs, found])}), flush=True)
+        results[name] = (found, run())
+    equal = [torch.equal(a, b) for a, b in zip(*results.values(), strict=True)]
+    print(json.dumps({"outputs equal": all(equal)}))
+
+
 def main() -> None:
     """Run what the first argument names."""
-    ways = {"assigner": assigner, "masks": masks, "losses": losses}
+    ways = {"assigner": assigner, "masks": masks, "losses": losses, "nms": nms, "valmasks": valmasks}
     ways[sys.argv[1]](**dict(a.split("=", 1) for a in sys.argv[2:]))
 
 

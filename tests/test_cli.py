@@ -95,6 +95,15 @@ def test_wrong_requests_get_one_line_and_status_2(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_wrong_argument_of_the_hosts_gets_one_line_in_a_shell() -> None:
+    command = [sys.executable, "-m", "yolo_ckpt", "train", "model=yolo26n.yaml", "imgzs=64"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "imgsz" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_plan_as_json_and_nothing_else() -> None:
     command = [sys.executable, "-m", "yolo_ckpt", "plan", "model=yolo26n.yaml", "imgsz=320", "ckpt=full", "format=json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

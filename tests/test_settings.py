@@ -36,6 +36,8 @@ def test_python_values_become_flags() -> None:
         ({"ckpt": "nowhere.json"}, "no such plan file"),
         ({"ckpt_stage": "all"}, "did you mean ckpt_stages"),
         ({"ckpt_stages": " "}, "ckpt_stages is empty"),
+        ({"ckpt_augment": "areal"}, "did you mean aerial"),
+        ({"ckpt_augment": ""}, "ckpt_augment= is not known; use none, aerial, medical, industrial"),
         *[
             ({"ckpt_budget": text}, f"ckpt_budget={text}")
             for text in ("abc", "-4", "0", "nan", "200%", "inf", "5 apples", "")

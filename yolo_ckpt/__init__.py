@@ -6,6 +6,7 @@ from yolo_ckpt.api import VerifyReport, measure, plan, verify
 from yolo_ckpt.attachment import apply, remove
 from yolo_ckpt.errors import (
     BudgetInfeasibleError,
+    ConvertError,
     ParityError,
     PlanError,
     RematError,
@@ -21,6 +22,7 @@ from yolo_ckpt.settings import Settings
 
 __all__ = [
     "BudgetInfeasibleError",
+    "ConvertError",
     "Measurement",
     "ParityError",
     "Plan",

@@ -96,7 +96,9 @@ def _nothing_more(command: str, arguments: Sequence[str]) -> None:
 
 
 def _plan(arguments: Sequence[str]) -> int:
-    request = _Request.parse(arguments, imgsz="640", batch="1", gpu="", amp="", objects="30", plot="")
+    request = _Request.parse(arguments, imgsz="640", batch="1", gpu="", amp="", objects="30", plot="", data="")
+    if request.options["data"] and not request.native:
+        raise SettingsError(f"data={request.options['data']} is for imgsz=native; leave it out, or give that")
     from yolo_ckpt.integration import look
 
     with progress("simulating training steps"):
@@ -216,6 +218,7 @@ class _Request:
     json: bool
     imgsz: int = 0
     batch: int = 0
+    native: bool = False
 
     @property
     def flags(self) -> dict[str, str]:
@@ -233,7 +236,8 @@ class _Request:
     def parse(cls, arguments: Sequence[str], **defaults: str) -> _Request:
         """The request in `arguments`; `defaults` name the options that this command knows besides model and format."""
         ours, rest = split_flags(arguments)
-        Settings.from_mapping(ours)
+        if Settings.from_mapping(ours).ckpt_augment != "none":
+            raise SettingsError(f"ckpt_augment={ours['ckpt_augment']} works in training; leave it out here")
         known = {"model": "", "format": "table", **defaults}
         options = dict(known)
         for argument in rest:
@@ -245,14 +249,29 @@ class _Request:
             raise SettingsError("model= is missing; give a model such as yolo26n.yaml or a .pt file")
         if options["format"] not in ("table", "json"):
             raise SettingsError(f"format={options['format']} is not known; use table or json")
+        native = _take_native(options)
         sizes = {name: _positive(name, options[name]) for name in ("imgsz", "batch") if name in options}
-        return cls(settings=ours, options=options, json=options["format"] == "json", **sizes)
+        return cls(settings=ours, options=options, json=options["format"] == "json", native=native, **sizes)
 
     def model(self, device: str) -> Any:
         """The model that `model=` names, in train mode on `device`."""
         from yolo_ckpt.integration.models import load_model
 
         return load_model(self.options["model"], device)
+
+
+def _take_native(options: dict[str, str]) -> bool:
+    """Put the size in the place of `imgsz=native`; False where that was not asked for."""
+    native = options.get("imgsz") == "native"
+    if native and "data" not in options:
+        raise SettingsError("imgsz=native is a data set's, and this command has none; give a number")
+    if native and not options["data"]:
+        raise SettingsError("imgsz=native is a data set's; name it with data=, or give a number")
+    if native:
+        from yolo_ckpt.integration.native import native_size_of
+
+        options["imgsz"] = str(native_size_of(options["data"]))
+    return native
 
 
 def _positive(name: str, text: str) -> int:
@@ -267,6 +286,8 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "fit": _fit,
     "verify": _verify,
     "bench": _bench,
+    "check": datacommands.check,
+    "convert": datacommands.convert,
     "sample": datacommands.sample,
     "enable": _enable,
     "disable": _disable,

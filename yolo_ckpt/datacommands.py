@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from yolo_ckpt.errors import SettingsError
 from yolo_ckpt.reporting.progress import progress
@@ -25,3 +28,108 @@ def sample(arguments: Sequence[str]) -> int:
     for yaml in yamls:
         print(f"{yaml} {'written' if written else 'is there already, nothing was written'}")
     return 0
+
+
+def check(arguments: Sequence[str]) -> int:
+    """Look at a data set before it is trained on; 1 where training would fail or lose data."""
+    options = _options(
+        "check", arguments, data="", imgsz="native", batch="16", workers="8", cache="False", task="", plot="",
+        findings="few", full="False", format="table",
+    )  # fmt: skip
+    if not options["data"]:
+        raise SettingsError("data= is missing; give the data set's YAML")
+    for name, known in {"findings": ("few", "all"), "format": ("table", "json")}.items():
+        if options[name] not in known:
+            raise SettingsError(f"{name}={options[name]} is not known; use {' or '.join(known)}")
+    asked = _check_options(options)
+    from yolo_ckpt.data.check import check as check_data
+    from yolo_ckpt.reporting.progress import counted_progress
+
+    report = check_data(asked, counted_progress)
+    if options["plot"]:
+        _plot_sizes(Path(options["plot"]), report)
+    if options["format"] == "json":
+        print(json.dumps({"schema": 1, **dataclasses.asdict(report)}))
+    else:
+        _print_check(report, everything=options["findings"] == "all")
+    return 0 if report.fine else 1
+
+
+def _check_options(options: dict[str, str]) -> Any:
+    from yolo_ckpt.data.check import Options
+
+    imgsz = 0 if options["imgsz"] == "native" else _whole("imgsz", options["imgsz"], least=1)
+    return Options(
+        data=options["data"], imgsz=-(-imgsz // 32) * 32, batch=_whole("batch", options["batch"], least=1),
+        workers=_whole("workers", options["workers"], least=0), cache=_cache(options["cache"]), task=options["task"],
+        full=_truth("full", options["full"]),
+    )  # fmt: skip
+
+
+def _print_check(report: Any, *, everything: bool) -> None:
+    from yolo_ckpt.data.check.findings import CODES
+    from yolo_ckpt.data.check.statistics import CELL_PX
+    from yolo_ckpt.reporting.checks import print_check
+
+    print_check(report, {name: code.title for name, code in CODES.items()}, CELL_PX, everything=everything)
+
+
+def _plot_sizes(path: Path, report: Any) -> None:
+    from yolo_ckpt.data.check.statistics import CELL_PX
+    from yolo_ckpt.reporting.plots import plot_sizes
+
+    if not report.sizes or not report.sizes[0].objects:
+        raise SettingsError(f"plot={path}: {report.data} has no object to draw; correct it first, or leave plot= out")
+    try:
+        plot_sizes(path, report.sizes, CELL_PX, f"{report.sizes[0].objects:,} objects of {Path(report.data).name}")
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"plot={path} cannot be written ({error}); give a path that ends with .png") from error
+
+
+def _options(command: str, arguments: Sequence[str], **defaults: str) -> dict[str, str]:
+    """The `key=value` arguments of a command, with `defaults` for those that are missing."""
+    options = dict(defaults)
+    for argument in arguments:
+        name, equals, value = argument.lstrip("-").partition("=")
+        if not equals or name not in defaults:
+            raise SettingsError(f"{argument} is not known to {command}; give {', '.join(defaults)} as key=value")
+        options[name] = value
+    return options
+
+
+def _whole(name: str, text: str, *, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise SettingsError(f"{name}={text} is not a whole number of {least} or more")
+    return int(text)
+
+
+def _truth(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise SettingsError(f"{name}={text} is not known; use True or False")
+    return text.lower() == "true"
+
+
+def _cache(text: str) -> str:
+    known = {"true": "ram", "ram": "ram", "disk": "disk", "false": "", "none": ""}
+    if text.lower() not in known:
+        raise SettingsError(f"cache={text} is not known; use ram, disk or False")
+    return known[text.lower()]
+
+
+def convert(arguments: Sequence[str]) -> int:
+    """Convert images and labels to a YOLO data set; 1 where a file failed."""
+    from yolo_ckpt.data.convert.request import Request
+
+    request = Request.parse(arguments)
+    from yolo_ckpt.data.convert.run import convert_data
+    from yolo_ckpt.reporting.progress import counted
+
+    with counted() as advance:
+        made = convert_data(request, advance)
+    if request.json:
+        print(json.dumps(made.record(private=False), ensure_ascii=False))
+    else:
+        from yolo_ckpt.reporting.conversions import print_conversion
+
+        print_conversion(made)
+    return 1 if made.listed("failed") else 0

@@ -40,6 +40,10 @@ class SampleError(YoloCkptError):
     """A sample data set could not be fetched or written; exit status 1 on the shell."""
 
 
+class ConvertError(YoloCkptError):
+    """A data set could not be converted at all; nothing was written. Exit status 1 on the shell."""
+
+
 class RematError(YoloCkptError, RuntimeError):
     """A saved activation can no longer be had exactly: the backward pass must not go on."""
 

@@ -10,7 +10,9 @@ yolo-ckpt: train Ultralytics YOLO at full resolution in less memory
   fit model= gpu=            the largest batch and image that fit
   verify model= imgsz=       prove here that the plan changes no bit
   bench model= imgsz= batch= stock, plans and other methods side by side
-  sample aerial|medical|industrial dir=   a data set to try it on
+  check data=                what training would do with a data set
+  convert src= dst=          DICOM, TIFF, PNG, labels to a YOLO data set
+  sample NAME dir=           aerial, medical or industrial data to try it on
   enable | disable | status  flags for the plain `yolo` command, here
 
 flags (train, plan, verify, bench):
@@ -18,6 +20,7 @@ flags (train, plan, verify, bench):
   ckpt_stages=all|backbone|neck|head|0-8|0,2,4|C3k2
   ckpt_budget=22GiB|75%                   what auto may use (90% of the GPU)
   ckpt_attention=auto|stock|fused         fused kernels: where large (auto)
+  ckpt_augment=none|aerial|medical|industrial  how images are varied (train)
 
 `yolo-ckpt COMMAND --help` tells more. Example:
   yolo-ckpt train model=yolo26m.yaml data=my.yaml imgsz=2048 ckpt=auto
@@ -30,6 +33,8 @@ yolo-ckpt train ARGS [ckpt=...] [ckpt_stages=...]
 Trains as `yolo train ARGS` does, with a plan on the model: the same losses,
 weights and files, in less memory. ckpt_plan.json and ckpt_report.* lie in the
 run folder afterwards. Flags may stand in the file that cfg= names.
+imgsz=native is the longest side in the data set, imgsz=max the largest that
+fits. ckpt_augment= varies images as aerial, medical or industrial ones vary.
 
   yolo-ckpt train model=yolo26m.pt data=my.yaml imgsz=2048 ckpt=full
   yolo-ckpt train resume model=runs/detect/train/weights/last.pt
@@ -39,6 +44,7 @@ run folder afterwards. Flags may stand in the file that cfg= names.
     "plan": """\
 yolo-ckpt plan model= [imgsz=640] [batch=1] [gpu=rtx4090|22GiB] [ckpt=...]
                [ckpt_budget=...] [amp=fp32|fp16|bf16] [objects=30]
+               [data=DATA.yaml, for imgsz=native]
                [plot=FILE.png] [format=table|json]
 
 Shows what is done with each stage, and the peak memory of a training step
@@ -82,6 +88,47 @@ some of them; torch.compile takes minutes to compile. auto plans for
 ckpt_budget=, or for half of stock's peak.
 
   yolo-ckpt bench model=yolo26m.yaml imgsz=1280 device=0 amp=fp16
+""",
+    "check": """\
+yolo-ckpt check data= [imgsz=native] [batch=16] [workers=8] [cache=ram|disk]
+                [task=detect|segment|obb|pose] [full=False] [plot=FILE.png]
+                [findings=few|all] [format=table|json]
+
+Reads every image's header and every label file and says what training would
+make of them: which files stop it, which it drops, rewrites or reads wrongly,
+each with the reason and what to do. Then numbers: objects in pixels at 640
+and at imgsz= (native: the largest side), objects in an image, what rect=True
+would save, and the host memory of workers, cache and mosaic. plot= draws the
+sizes. Nothing is changed or downloaded. What a header leaves in doubt is
+decoded; full=True decodes every image. Exit status 1 when training would fail
+or lose data.
+
+  yolo-ckpt check data=my.yaml plot=sizes.png
+  yolo-ckpt check data=my.yaml imgsz=1280 cache=ram format=json
+""",
+    "convert": """\
+yolo-ckpt convert src= dst= [task=detect|segment|obb] [labels=PATH|none]
+                  [format_in=coco|voc|dota|mask|yolo] [...] [format=json]
+
+Images under src= and their labels to a YOLO data set in dst=, a new folder.
+Nothing in src= is changed; a file that fails is listed (exit status 1).
+
+labels     found beside the images; mask=instance|semantic says what values
+           of masks are; classes=a,b picks and orders (or names values);
+           difficult=keep|drop
+window     header|percentile|full, or CENTER,WIDTH for DICOM and LOW,HIGH for
+           16-bit and float images; percentile=0.5,99.5. By default DICOM
+           takes its header's. 8-bit images stay as they are
+bands      bands=4,3,2 makes these red, green and blue; bands=all keeps all
+tile       tile=1024 overlap=0.2 min_visible=0.3 cuts images and labels
+output     PNG, or jpeg=95; names=keep|number (DICOM files get numbers)
+split      train and val folders, or val=0.2 seed=0, together what is of one
+           group=patient|study|series|image
+workers=N  processes (as many as there are cores, up to 8)
+
+No tags, EXIF or texts of the sources go into dst=.
+
+  yolo-ckpt convert src=ct dst=data/ct task=segment labels=masks
 """,
     "sample": """\
 yolo-ckpt sample aerial|medical|industrial dir=FOLDER

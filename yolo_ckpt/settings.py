@@ -14,6 +14,7 @@ from yolo_ckpt.plan import ATTENTION
 from yolo_ckpt.units import parse_bytes
 
 MODES = ("off", "selective", "full", "auto")
+AUGMENT = ("none", "aerial", "medical", "industrial")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,15 @@ class Settings:
         ckpt_budget: Bytes (`22GiB`), or a share of the free device memory (`75%`, `0.75`). None: 90 % of what is free.
         ckpt_attention: `auto` (fused kernels where the tables of tokens by tokens are large), `stock` (the host's own
             arithmetic), or `fused` (fused kernels everywhere).
+        ckpt_augment: The field whose images the training images are varied like: `aerial`, `medical`, `industrial`; or
+            `none`, the host's own augmentation.
     """
 
     ckpt: str = "auto"
     ckpt_stages: str = "all"
     ckpt_budget: str | None = None
     ckpt_attention: str = "auto"
+    ckpt_augment: str = "none"
 
     def __post_init__(self) -> None:
         if self.ckpt not in MODES and not self.ckpt.endswith(".json"):
@@ -46,11 +50,17 @@ class Settings:
             raise SettingsError(
                 "ckpt_stages is empty; use all, backbone, neck, head, indices such as 0-8, or class names"
             )
-        if self.ckpt_attention not in ATTENTION:
-            near = _nearest(self.ckpt_attention, ATTENTION)
-            raise SettingsError(f"ckpt_attention={self.ckpt_attention} is not known{near}; use {', '.join(ATTENTION)}")
+        for name, known in (("ckpt_attention", ATTENTION), ("ckpt_augment", AUGMENT)):
+            value = getattr(self, name)
+            if value not in known:
+                raise SettingsError(f"{name}={value} is not known{_nearest(value, known)}; use {', '.join(known)}")
         if self.ckpt_budget is not None:
             check_budget(self.ckpt_budget)
+
+    @property
+    def does_anything(self) -> bool:
+        """False where training is stock."""
+        return self.ckpt != "off" or self.ckpt_augment != "none"
 
     @property
     def plan_file(self) -> Path | None:

@@ -13,7 +13,7 @@ import yolo_ckpt
 from tests.conftest import host_model
 from tests.hotspots.test_assigner import anchors, difference, made, problem
 from yolo_ckpt.hotspots import assigner, assigner_roles, maskoverlap, masks, rounded_parts
-from yolo_ckpt.hotspots.known import mask_role
+from yolo_ckpt.hotspots.knownlosses import mask_role
 from yolo_ckpt.measuring import LiveBytes
 
 losses = pytest.importorskip("ultralytics.utils.loss")

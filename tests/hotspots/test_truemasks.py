@@ -12,7 +12,7 @@ from torch import Tensor
 import yolo_ckpt
 from tests.conftest import host_model
 from yolo_ckpt.hotspots import assigner
-from yolo_ckpt.hotspots.known import true_masks_role
+from yolo_ckpt.hotspots.knownlosses import true_masks_role
 from yolo_ckpt.hotspots.truemasks import GET, BoundedTrueMasks, TrueMasks, assignment_arguments
 from yolo_ckpt.measuring import LiveBytes
 

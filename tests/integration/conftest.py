@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,3 +35,15 @@ def remembered_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         return _steps[key]
 
     monkeypatch.setattr(Simulated, "step", step)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What the host's logger is told, from INFO on."""
+    logger = logging.getLogger("ultralytics")
+    level = logger.level
+    logger.addHandler(caplog.handler)
+    logger.setLevel(logging.INFO)
+    yield caplog
+    logger.setLevel(level)
+    logger.removeHandler(caplog.handler)

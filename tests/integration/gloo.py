@@ -12,6 +12,7 @@ from ultralytics.models.yolo.detect import DetectionTrainer
 from ultralytics.utils import DEFAULT_CFG, LOCAL_RANK, RANK
 
 from yolo_ckpt.attachment import is_planned
+from yolo_ckpt.integration.scoring import BoundedDetections
 
 DistributedDataParallel = nn.parallel.DistributedDataParallel
 
@@ -43,4 +44,17 @@ class Saved:
     def __call__(self, trainer: Any) -> None:
         state = {k: v.clone() for k, v in trainer.model.state_dict().items()}
         state |= {f"gradient of {k}": p.grad.clone() for k, p in trainer.model.named_parameters() if p.grad is not None}
-        torch.save({"state": state, "planned": is_planned(trainer.model)}, self.folder / f"{RANK}.pt")
+        end = {
+            "state": state,
+            "planned": is_planned(trainer.model),
+            "bounded": isinstance(trainer.validator, BoundedDetections),
+            "transforms": [repr(t) for t in _albumentations(trainer.train_loader.dataset)],
+            "flipud": trainer.args.flipud,
+        }
+        torch.save(end, self.folder / f"{RANK}.pt")
+
+
+def _albumentations(data: Any) -> list[Any]:
+    """The Albumentations transforms of the host's data set."""
+    host = next(t for t in data.transforms.transforms if type(t).__name__ == "Albumentations")
+    return list(host.transform.transforms)

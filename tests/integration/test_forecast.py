@@ -75,6 +75,14 @@ def test_crowded_images(name: str) -> None:
     assert real < 0.3 * forecast(model, stock, imgsz=640, batch=1, objects=500).peak_bytes
 
 
+def test_semantic_segmentation_in_bands() -> None:
+    model = host_model("yolo26n-sem.yaml")
+    stock, plan = (yolo_ckpt.plan(model, imgsz=480, batch=2, ckpt=c) for c in ("off", "full"))
+    real = measured_bytes(model, plan, 480, 2, 0)
+    assert 0.999 * real <= forecast(model, plan, imgsz=480, batch=2, objects=0).peak_bytes <= 1.001 * real
+    assert real < 0.3 * forecast(model, stock, imgsz=480, batch=2, objects=0).peak_bytes
+
+
 @pytest.mark.parametrize("name", ["yolo26n.yaml", "yolo26n-seg.yaml", "yolo26n-pose.yaml"])
 def test_a_model_without_weights_is_forecast_alike(name: str) -> None:
     """Commands load models on meta, where the host's head loses its strides, and the loss reads them."""

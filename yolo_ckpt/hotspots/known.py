@@ -27,8 +27,6 @@ from yolo_ckpt.hotspots.attention import (
     FusedMultihead,
 )
 from yolo_ckpt.hotspots.maskoverlap import BoundedMaskOverlap
-from yolo_ckpt.hotspots.masks import BoundedMaskLoss, mask_loss
-from yolo_ckpt.hotspots.truemasks import GET, BoundedTrueMasks, gives_alike
 
 SIDE, STRIDES = 384, (8, 16, 32)
 IMAGES, BOXES, CLASSES = 3, 16, 3
@@ -41,7 +39,7 @@ RANKS = ((7, 7), (7, 2))  # topk and topk2
 _known: dict[tuple[Any, ...], bool] = {}
 
 
-def _solves(check: Callable[[], bool]) -> bool:
+def solves(check: Callable[[], bool]) -> bool:
     """What `check` says; False where it fails: what cannot solve the made problem is something else, whatever the
     reason, and stays as it is."""
     try:
@@ -62,7 +60,7 @@ def assigner_roles(assigner: Any) -> tuple[type, ...]:
         roles = (BoundedAssigner, BoundedMaskOverlap)
     if key not in _known:
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            _known[key] = _solves(lambda: all(_equal(assigner, roles[1:], *ranks) for ranks in RANKS))
+            _known[key] = solves(lambda: all(_equal(assigner, roles[1:], *ranks) for ranks in RANKS))
     return roles if _known[key] else ()
 
 
@@ -169,7 +167,7 @@ def attention_role(module: nn.Module, mode: str) -> type | None:
         if all(name in module.__dict__ or name in module._modules for name in names):
             key = (type(module).forward, always)
             if key not in _known:
-                _known[key] = _solves(functools.partial(_attends_alike, module, always))
+                _known[key] = solves(functools.partial(_attends_alike, module, always))
             return (always if mode == "fused" else where_large) if _known[key] else None
     return None
 
@@ -217,71 +215,3 @@ def _output_and_gradient(module: nn.Module, given: Tensor) -> tuple[Tensor, Tens
     out = module(x)
     (gradient,) = torch.autograd.grad(out, x, torch.arange(out.numel(), dtype=out.dtype).sin().view_as(out))
     return out.detach(), gradient
-
-
-def criterion_roles(criterion: Any) -> tuple[type, ...]:
-    """The roles for a loss; none for one that we know nothing of."""
-    roles = (mask_role(criterion), true_masks_role(criterion))
-    return tuple(role for role in roles if role is not None)
-
-
-def true_masks_role(criterion: Any) -> type | None:
-    """The role for a segmentation loss whose assigner can do without the table of true masks."""
-    kind, given = type(criterion), getattr(criterion, "assigner", None)
-    if not callable(getattr(kind, GET, None)) or BoundedMaskOverlap not in assigner_roles(given):
-        return None
-    key = (kind, getattr(kind, GET))
-    if key not in _known:
-        _known[key] = _solves(functools.partial(gives_alike, criterion))
-    return BoundedTrueMasks if _known[key] else None
-
-
-def mask_role(criterion: Any) -> type | None:
-    """The role for a segmentation loss whose mask loss is the one that ours stands for; None for anything else."""
-    kind = type(criterion)
-    key = tuple(getattr(kind, name, None) for name in ("calculate_segmentation_loss", "single_mask_loss"))
-    if not all(map(callable, key)):
-        return None
-    if key not in _known:
-        with torch.enable_grad(), torch.autocast("cpu", enabled=False):
-            _known[key] = _solves(lambda: all(_masks_alike(criterion, overlap) for overlap in (True, False)))
-    return BoundedMaskLoss if _known[key] else None
-
-
-def _masks_alike(criterion: Any, overlap: bool) -> bool:
-    """True where both give the same loss and gradients up to rounding, for a made problem."""
-    trial = copy.copy(criterion)
-    trial.overlap = overlap
-    given = _mask_problem(overlap)
-    stock = _value_and_gradients(trial.calculate_segmentation_loss, given)
-    ours = _value_and_gradients(functools.partial(mask_loss, overlap=overlap), given)
-    return all(torch.allclose(a, b, 1e-3, 1e-5 * float(a.abs().max())) for a, b in zip(stock, ours, strict=True))
-
-
-def _mask_problem(overlap: bool) -> tuple[Tensor, ...]:
-    """Three images (the last without positives), 5 objects each, on maps of 24 x 32."""
-    g = torch.Generator().manual_seed(0)
-    images, anchors, objects, height, width = 3, 200, 5, 24, 32
-    scale = torch.tensor([width, height, width, height]) * 4.0
-    centres = torch.rand(images, objects, 2, generator=g)
-    sizes = torch.rand(images, objects, 2, generator=g) / 2 + 0.05
-    boxes = torch.cat([(centres - sizes / 2).clamp(0), (centres + sizes / 2).clamp(max=1)], -1) * scale
-    given = torch.randint(objects, (images, anchors), generator=g)
-    positive = torch.rand(images, anchors, generator=g) < torch.tensor([0.4, 0.1, 0.0])[:, None]
-    target = torch.gather(boxes, 1, given[..., None].expand(-1, -1, 4))
-    if overlap:
-        masks = torch.randint(objects + 1, (images, height, width), generator=g).float()
-    else:
-        masks = torch.randint(2, (images * objects, height, width), generator=g).float()
-    image = torch.arange(images).repeat_interleave(objects).view(-1, 1).float()
-    proto = torch.randn(images, 8, height, width, generator=g)
-    coefficients = torch.randn(images, anchors, 8, generator=g)
-    return positive, masks, given, target, image, proto, coefficients, torch.tensor([height * 4.0, width * 4.0])
-
-
-def _value_and_gradients(loss: Any, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    *fixed, proto, coefficients, imgsz = (t.clone() for t in given)
-    proto.requires_grad_()
-    coefficients.requires_grad_()
-    value = loss(*fixed, proto, coefficients, imgsz)
-    return (value.detach(), *torch.autograd.grad(value, (proto, coefficients)))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from yolo_ckpt.hotspots.rounding import note
+from yolo_ckpt.hotspots.rounding import MASK_LOSS, note
 from yolo_ckpt.remat import is_on_cpu
 
 SMALL = 1 << 22  # pixels of all positives of an image together up to which the host's way is taken
@@ -50,7 +50,7 @@ class BoundedMaskLoss:
         most = max(row.nonzero().shape[0] for row in fg_mask)
         if most * proto.shape[-2] * proto.shape[-1] <= SMALL:
             return super().calculate_segmentation_loss(*given)  # type: ignore[misc,no-any-return]
-        note(self)
+        note(self, MASK_LOSS)
         return mask_loss(*given, overlap=self.overlap)
 
 

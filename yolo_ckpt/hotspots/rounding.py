@@ -9,19 +9,19 @@ from torch import nn
 
 from yolo_ckpt.hotspots.criteria import parts_of
 
-MASK_LOSS = "the mask loss"
+MASK_LOSS, SEMANTIC_LOSS = "the mask loss", "the semantic loss"
 
-_rounded: weakref.WeakSet[Any] = weakref.WeakSet()
+_rounded: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
 
 
-def note(part: Any) -> None:
-    """`part`, a module or a criterion, ran so."""
-    _rounded.add(part)
+def note(part: Any, name: str | None = None) -> None:
+    """`part` ran so: a module of a model, which has its name there, or a criterion, with a `name` for people."""
+    _rounded[part] = name
 
 
 def rounded_parts(model: nn.Module) -> list[str]:
     """Names of the modules of `model` that ran so, and its loss if that did."""
-    losses = parts_of(getattr(model, "criterion", None))
-    names = [name for name, module in model.named_modules() if module in _rounded]
-    noted = {id(part) for part in _rounded}  # what a criterion holds need not have a hash
-    return [*names, MASK_LOSS] if any(id(loss) in noted for loss in losses) else names
+    named = {id(part): name for part, name in _rounded.items()}  # what a criterion holds need not have a hash
+    modules = [name for name, module in model.named_modules() if named.get(id(module), "") is None]
+    losses = [named.get(id(loss)) for loss in parts_of(getattr(model, "criterion", None))]
+    return [*modules, *dict.fromkeys(name for name in losses if name is not None)]

@@ -24,7 +24,7 @@ class _Attached:
         from yolo_ckpt.integration.callback import callback_of
 
         callback = callback_of(self)
-        if callback is None or callback.settings.ckpt == "off":
+        if callback is None or not callback.settings.does_anything:
             return super().tune(*args, **kwargs)  # type: ignore[misc]
         with planned_children(callback.settings):
             return super().tune(*args, **kwargs)  # type: ignore[misc]

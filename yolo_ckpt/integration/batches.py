@@ -113,7 +113,7 @@ def _labels(model: nn.Module, batch: int, _: HeightWidth, __: int, g: torch.Gene
 
 
 def _class_map(model: nn.Module, batch: int, size: HeightWidth, _: int, g: torch.Generator) -> Batch:
-    return {"semantic_mask": torch.randint(_classes(model), (batch, *size), generator=g)}
+    return {"semantic_mask": torch.randint(_classes(model), (batch, *size), generator=g).int()}  # as the host's loader
 
 
 def _depth_map(_: nn.Module, batch: int, size: HeightWidth, __: int, g: torch.Generator) -> Batch:

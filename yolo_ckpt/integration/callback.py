@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,10 +36,15 @@ class PlanCallback:
     def __call__(self, trainer: Any) -> None:
         """Called by the host before there is a model."""
         with random_state_kept():  # the run is seeded by now, and these imports may draw numbers
+            from yolo_ckpt.integration.augmented import augment
+            from yolo_ckpt.integration.native import take_native
             from yolo_ckpt.integration.run import Run
-            from yolo_ckpt.integration.trainer import extend, take_largest
+            from yolo_ckpt.integration.trainer import extend, refused, take_largest
 
             settings = self._settings_for(trainer)
+            refused(trainer, take_native)
+            if settings is not None:
+                refused(trainer, partial(augment, name=settings.ckpt_augment))
             if settings is not None and settings.ckpt != "off":
                 extend(trainer, Run(settings, largest=take_largest(trainer)))
 
@@ -50,11 +56,18 @@ class PlanCallback:
         return None if self.resumed_only else self.settings
 
     def share(self, trainer: Any) -> None:
-        """Called by the host in every process: the others put the first one's plan on their model."""
-        from yolo_ckpt.integration.ranks import share_plan
+        """Called by the host in every process, with the loaders built: the others put the first one's plan on their
+        model, and vary their images as it does."""
+        from yolo_ckpt.integration.augmented import follow_augment
+        from yolo_ckpt.integration.ranks import run_of, share_plan
+        from yolo_ckpt.integration.rectangles import log_rectangles
 
+        with random_state_kept():
+            follow_augment(trainer, self.settings.ckpt_augment)
         if self.settings.ckpt != "off":
             share_plan(trainer)
+        if not self.resumed_only or run_of(trainer) is not None:
+            log_rectangles(trainer, run_of(trainer))
 
 
 def attach(yolo: Yolo, ckpt: str = "auto", **settings: Any) -> Yolo:

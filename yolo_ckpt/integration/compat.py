@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import logging
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -52,11 +54,20 @@ def arguments() -> list[str]:
 
 
 def run_entrypoint(given: Sequence[str]) -> None:
-    """What the `yolo` command does with the arguments `given`."""
-    from ultralytics.cfg import entrypoint
+    """What the `yolo` command does with the arguments `given`, without its page of help where one of them is wrong:
+    the error says which."""
+    from ultralytics.cfg import CLI_HELP_MSG, entrypoint
+    from ultralytics.utils import LOGGER
+
+    def is_said(record: logging.LogRecord) -> bool:
+        return record.msg is not CLI_HELP_MSG
 
     original = getattr(entrypoint, "__wrapped__", entrypoint)  # without the flags of an enabled environment
-    call_entrypoint(original, given)
+    LOGGER.addFilter(is_said)
+    try:
+        call_entrypoint(original, given)
+    finally:
+        LOGGER.removeFilter(is_said)
 
 
 def call_entrypoint(entrypoint: Callable[[], None], given: Sequence[str]) -> None:
@@ -86,6 +97,50 @@ def command_line_of_children(command: list[str]) -> Iterator[None]:
         yield
     finally:
         setattr(trainer, name, before)
+
+
+@contextlib.contextmanager
+def _quiet_and_offline() -> Iterator[None]:
+    """Let the host check a data set without a word on standard output, and without fetching the fonts of its plots."""
+    from ultralytics.data import utils
+
+    original, level = utils.check_font, utils.LOGGER.level
+    utils.check_font = lambda font="": None
+    utils.LOGGER.setLevel("ERROR")
+    try:
+        yield
+    finally:
+        utils.check_font = original
+        utils.LOGGER.setLevel(level)
+
+
+def described_data(data: str) -> dict[str, Any]:
+    """What the host reads out of a data set's YAML (or the folder around one), its paths resolved. Nothing is
+    downloaded or unpacked: `data` has to be a local file or folder, or the name of a YAML that the host ships.
+
+    Raises:
+        Exception: Whatever the host says is wrong with it.
+    """
+    from ultralytics.data.utils import check_det_dataset
+
+    with _quiet_and_offline():
+        return check_det_dataset(data, autodownload=False)  # type: ignore[no-any-return]
+
+
+def rect_shapes(shapes: Sequence[tuple[int, int]], imgsz: int, batch: int, stride: int) -> list[tuple[int, int]]:
+    """Height and width of every training batch with `rect=True`, by the host's own rule, for images of these heights
+    and widths."""
+    from types import SimpleNamespace
+
+    import numpy as np
+    from ultralytics.data.base import BaseDataset
+
+    data = SimpleNamespace(
+        ni=len(shapes), batch_size=batch, labels=[{"shape": shape} for shape in shapes],
+        im_files=[""] * len(shapes), imgsz=imgsz, stride=stride, pad=0.0,
+    )  # fmt: skip
+    BaseDataset.set_rectangle(data)
+    return [(int(h), int(w)) for h, w in np.asarray(data.batch_shapes)]
 
 
 @contextlib.contextmanager
@@ -135,12 +190,104 @@ def multi_scale(trainer: Any) -> float:
 
 def set_imgsz(trainer: Any, imgsz: int) -> None:
     """Train at this size, and say so in the run folder's args.yaml."""
+    set_arguments(trainer, {"imgsz": imgsz})
+
+
+def set_arguments(trainer: Any, arguments: Mapping[str, Any]) -> None:
+    """Train with these arguments, and say so in the run folder's args.yaml."""
     from ultralytics.utils import YAML
 
-    trainer.args.imgsz = imgsz
+    for name, value in arguments.items():
+        setattr(trainer.args, name, value)
     path = Path(trainer.save_dir, "args.yaml")
     if path.is_file():
-        YAML.save(path, {**YAML.load(path), "imgsz": imgsz})
+        YAML.save(path, {**YAML.load(path), **arguments})
+
+
+def default_argument(name: str) -> Any:
+    """What the host trains with where the user does not say."""
+    from ultralytics.utils import DEFAULT_CFG_DICT
+
+    return DEFAULT_CFG_DICT[name]
+
+
+def data_of(trainer: Any) -> dict[str, Any]:
+    """The run's data sets as the host reads them from `data=`; before it has, it reads them now."""
+    if getattr(trainer, "data", None) is not None:
+        return dict(trainer.data)
+    if not isinstance(trainer.get_dataset, _Read):
+        trainer.get_dataset = _Read(trainer)
+    return dict(trainer.get_dataset.found)
+
+
+class _Read:
+    """What the trainer's `get_dataset` answers once, having been asked before the host asks. Until then the run's
+    arguments name the data as the user did, which is what loggers send."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer, given = trainer, trainer.args.data
+        self.found, self._resolved = trainer.get_dataset(), trainer.args.data
+        trainer.args.data = given
+
+    def __call__(self) -> Any:
+        self._trainer.args.data = self._resolved
+        del self._trainer.get_dataset
+        return self.found
+
+
+def checked_data(path: str) -> dict[str, Any]:
+    """The data sets that a YAML file names, as the host reads it."""
+    from ultralytics.data.utils import check_det_dataset
+
+    with _quiet():
+        return dict(check_det_dataset(path, autodownload=False))
+
+
+def image_files(data: Mapping[str, Any], split: str, fraction: Any = 1.0) -> list[str]:
+    """The images of one split of `data`, as the host's data set will have them.
+
+    Raises:
+        FileNotFoundError: There are none.
+    """
+    from ultralytics.data.base import BaseDataset
+    from ultralytics.data.utils import get_split_fraction
+
+    lister = object.__new__(BaseDataset)
+    lister.prefix = ""
+    lister.fraction = 1.0 if data.get("complete") else get_split_fraction(fraction, split)
+    with _quiet():
+        return [str(path) for path in lister.get_img_files(data[split])]
+
+
+def image_opener(path: str | Path) -> Callable[[str | Path], Any]:
+    """What opens the image at `path`: Pillow's own function. The host's takes its place (8.4.190, `utils.patches`), and
+    installs a package with pip when it meets a file that is no image; that is for HEIF files."""
+    from PIL import Image
+    from ultralytics.utils import patches
+
+    own: Callable[[str | Path], Any] = getattr(patches, "_image_open", Image.open)
+    return Image.open if Path(path).suffix.lower() in (".heic", ".heif") else own
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the host says of a data set, which it will say again when it trains on it."""
+    from ultralytics.utils import LOGGER
+
+    level = LOGGER.level
+    LOGGER.setLevel("CRITICAL")
+    try:
+        yield
+    finally:
+        LOGGER.setLevel(level)
+
+
+def rebuild_transforms(trainer: Any) -> None:
+    """Make the transforms of the training set again, by the trainer's arguments."""
+    data = trainer.train_loader.dataset
+    for part in getattr(data, "datasets", [data]):
+        part.transforms = part.build_transforms(hyp=copy.copy(trainer.args))
+    trainer.train_loader.reset()
 
 
 def training_set(trainer: Any, batch: int) -> Any:
@@ -161,6 +308,18 @@ def largest_sides(data: Any) -> tuple[float, float]:
         return 1.0, 1.0
     height, width = max(data.batch_shapes.tolist(), key=lambda shape: shape[0] * shape[1])
     return height / data.imgsz, width / data.imgsz
+
+
+def batch_shapes(data: Any) -> list[tuple[int, int]]:
+    """Height and width of its batch for every image of a training set with `rect=True`."""
+    shapes = getattr(data, "batch_shapes", None)
+    return [] if shapes is None else [(int(shapes[i][0]), int(shapes[i][1])) for i in data.batch]
+
+
+def image_heights_widths(data: Any) -> list[tuple[int, int]]:
+    """Height and width of every image, where its data set knows them: with `rect=True` it forgets them."""
+    labels = getattr(data, "labels", None) or []
+    return [(int(label["shape"][0]), int(label["shape"][1])) for label in labels if "shape" in label]
 
 
 def optimizer_name(trainer: Any, images: int) -> str:
@@ -256,3 +415,35 @@ def follows_mlflow(trainer: Any) -> bool:
 def tensorboard_writer() -> Any:
     """The writer of the host's TensorBoard callback, or None."""
     return getattr(sys.modules.get("ultralytics.utils.callbacks.tensorboard"), "WRITER", None)
+
+
+class Scoring(NamedTuple):
+    """What the host's validators make detections and masks with.
+
+    Attributes:
+        nms: The module in which they look up `non_max_suppression`.
+        steps: What that calls to suppress upright boxes, and for overlaps of turned ones.
+        detectors: Their classes.
+        segmenter: The class among them that has masks.
+        masks: The module in which that looks up `mask_iou`.
+        decode: What makes predicted masks, unless they are to be as large as the image.
+    """
+
+    nms: Any
+    steps: tuple[Any, Any]
+    detectors: tuple[Any, ...]
+    segmenter: Any
+    masks: Any
+    decode: Any
+
+
+def scoring() -> Scoring:
+    """As it is now."""
+    import torchvision
+    from ultralytics.models.yolo import detect, obb, pose, segment
+    from ultralytics.utils import metrics, nms, ops
+
+    segmenter = segment.SegmentationValidator
+    detectors = (detect.DetectionValidator, segmenter, pose.PoseValidator, obb.OBBValidator)
+    steps = (torchvision.ops.nms, metrics.batch_probiou)
+    return Scoring(nms, steps, detectors, segmenter, sys.modules[segmenter.__module__], ops.process_mask)

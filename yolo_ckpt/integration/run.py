@@ -16,6 +16,7 @@ from yolo_ckpt.integration.budget import budget_bytes, extra_bytes, objects_per_
 from yolo_ckpt.integration.clock import Measured, StageTimes
 from yolo_ckpt.integration.compiled import CompilerBudget
 from yolo_ckpt.integration.conditions import Conditions
+from yolo_ckpt.integration.preflight import Preflight
 from yolo_ckpt.integration.randomness import random_state_kept
 from yolo_ckpt.integration.recovery import Recovery
 from yolo_ckpt.integration.validation import Validation
@@ -38,16 +39,19 @@ class Run:
         settings: The flags.
         plan: What is on the model; None before, and where nothing is planned.
         forecast: The simulated steps behind a plan for a budget.
+        conditions: What these were simulated for.
         compiler: The budget of `torch.compile`.
         largest: `imgsz=max` was asked for.
         recovery: What becomes of steps that do not fit.
         validation: How validation is kept small.
+        preflight: The look at the data.
     """
 
     def __init__(self, settings: Settings, *, largest: bool = False) -> None:
         self.settings = settings
         self.plan: Plan | None = None
         self.forecast: AutoPlan | None = None
+        self.conditions: Conditions | None = None
         self.compiler = CompilerBudget()
         self.largest = largest
         self._share = 1.0  # of the budget, where `batch` is one
@@ -55,6 +59,7 @@ class Run:
         self._decided = False  # the plan for the budget, where there is one
         self.recovery = Recovery(self.tighten)
         self.validation = Validation()
+        self.preflight = Preflight()
 
     def choose_imgsz(self, trainer: Any) -> None:
         """With `imgsz=max`: set the largest size that fits, once.
@@ -148,7 +153,7 @@ class Run:
         )
         if found is None:
             return False
-        self.plan, self.forecast = found.plan, found
+        self.plan, self.forecast, self.conditions = found.plan, found, conditions
         attachment.apply(trainer.model, self.plan)
         stock = found.stock.peak_bytes + found.extra_bytes
         self._log([*plan_lines(self.plan), auto_line(self.plan, budget, stock)])
@@ -156,6 +161,15 @@ class Run:
         if warning is not None and self.plan.planned:
             compat.log(warning, warning=True)
         return True
+
+    def peaks_with(self, trainer: Any, sides: tuple[float, float]) -> tuple[int | None, int | None]:
+        """Forecast peaks of a step with this run's plan: as it is, and with images of other `sides`. None where
+        nothing was forecast, and where targets as large as the images would be made in memory for it."""
+        if self.forecast is None or self.conditions is None or trainer.args.task in ("semantic", "depth"):
+            return None, None
+        with random_state_kept():
+            other = replace(self.conditions, sides=sides).simulated(trainer.model).step(self.forecast.plan)
+        return self.forecast.plan.peak_bytes, other.peak_bytes + self.forecast.extra_bytes
 
     def tighten(self, trainer: Any) -> bool:
         """Put a plan with a smaller peak on the model, for the batch that it has; False where there is none."""
@@ -181,6 +195,7 @@ class Run:
     def _conditions(self, trainer: Any, budget: int, data: Any, *, batch: int) -> Conditions:
         """What the run's steps depend on."""
         labels = getattr(data, "labels", None) or []
+        mosaic = bool(getattr(trainer.args, "mosaic", 0)) and not getattr(data, "rect", False)
         optimizer = compat.optimizer_name(trainer, len(data) if data is not None else 0)
         return Conditions(
             imgsz=compat.largest_imgsz(trainer),
@@ -188,7 +203,7 @@ class Run:
             budget_bytes=budget,
             stages=self.settings.ckpt_stages,
             attention=self.settings.ckpt_attention,
-            objects=objects_per_image(labels, mosaic=bool(getattr(trainer.args, "mosaic", 0))),
+            objects=objects_per_image(labels, mosaic=mosaic),
             extra_bytes=extra_bytes(trainer.model, optimizer),
             amp=compat.amp_dtype(trainer),
             device=trainer.device.type,

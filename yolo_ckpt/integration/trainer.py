@@ -45,13 +45,14 @@ def extend(trainer: Any, run: Run) -> None:
 
     def auto_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
         _prepare(self, run)
-        batch = _refused(self, run.choose_batch)
+        batch = refused(self, run.choose_batch)
         return base.auto_batch(self, *args, **kwargs) if batch is None else batch
 
     def _build_train_pipeline(self: Any, *args: Any, **kwargs: Any) -> Any:
         _prepare(self, run)
+        refused(self, lambda trainer: run.preflight.tell(trainer, planned=bool(run.plan and run.plan.planned)))
         built = base._build_train_pipeline(self, *args, **kwargs)
-        _refused(self, run.prepare_for_budget)
+        refused(self, run.prepare_for_budget)
         return built
 
     def preprocess_batch(self: Any, batch: Any) -> Any:
@@ -95,12 +96,13 @@ def take_largest(trainer: Any) -> bool:
 
 
 def _prepare(trainer: Any, run: Run) -> None:
-    _refused(trainer, run.choose_imgsz)
-    _refused(trainer, run.prepare)
+    refused(trainer, run.preflight.look)  # before the host reads the data, and repairs what it thinks is broken
+    refused(trainer, run.choose_imgsz)
+    refused(trainer, run.prepare)
 
 
-def _refused(trainer: Any, step: Callable[[Any], T]) -> T:
-    """What a step of the planning answers; it moves no random state, and a request that it refuses leaves no run
+def refused(trainer: Any, step: Callable[[Any], T]) -> T:
+    """What a step before the training answers; it moves no random state, and a request that it refuses leaves no run
     folder."""
     try:
         with random_state_kept():

@@ -2,7 +2,8 @@
 
 The host validates twice the batch. Its images are padded to one shape for each of its batches, and that shape decides
 what a model finds; so the shapes stay those of the host's batches, and every one of them is taken in parts. Metrics are
-the same; the validation losses in results.csv are means over more and smaller batches.
+the same; the validation losses in results.csv are means over more and smaller batches. What is made of an image's
+predictions is bounded too (`scoring.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.randomness import remember_random_state
+from yolo_ckpt.integration.scoring import bounded, named_like
 
 
 class Validation:
@@ -41,11 +43,14 @@ class Validation:
         return given
 
     def watch(self, trainer: Any, build: Callable[..., Any]) -> None:
-        """Let the validator of `trainer` try again with fewer images, in loaders that `build` makes; not in a run of
-        several processes."""
-        if int(trainer.world_size) > 1 or not self._group:
+        """Bound what the validator of `trainer` needs for detections and masks, and let it try again with fewer images,
+        in loaders that `build` makes; the latter not in a run of several processes."""
+        if not self._group:
             return
-        kind, run = type(trainer.validator), self
+        kind, run = bounded(trainer.validator), self
+        if int(trainer.world_size) > 1:
+            trainer.validator.__class__ = kind
+            return
 
         class Validator(kind):  # type: ignore[misc,valid-type]
             """The run's own, which tries again."""
@@ -64,9 +69,7 @@ class Validation:
                         raise failure
                     restore()
 
-        for name in ("__name__", "__qualname__", "__module__"):
-            setattr(Validator, name, getattr(kind, name))
-        trainer.validator.__class__ = Validator
+        trainer.validator.__class__ = named_like(kind, Validator)
 
     def shrink(self, trainer: Any, build: Callable[..., Any]) -> bool:
         """Give the validator a loader with half as many images at a time; False where it has one image."""

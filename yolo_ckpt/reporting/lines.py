@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from typing import Protocol
 
 from yolo_ckpt.plan import Plan
 from yolo_ckpt.reporting.steps import Step
@@ -61,6 +62,40 @@ def loss_line(step: Step, objects: int) -> str | None:
     return (
         f"the loss has the peak: {format_bytes(loss)} with {objects} objects in an image, the network "
         f"{format_bytes(others)}; fewer images in a step help, a tighter plan does not"
+    )
+
+
+class _Rectangles(Protocol):
+    @property
+    def height(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def shapes(self) -> int: ...
+    @property
+    def share(self) -> float: ...
+
+
+def rect_line(
+    found: _Rectangles, *, imgsz: int, rect: bool, peak_bytes: int | None, other_peak_bytes: int | None
+) -> str:
+    """What square training batches would have cost (with `rect`), or what rectangular ones would save."""
+    largest = f"{found.width} x {found.height}"
+    forecast = (
+        f", forecast {format_bytes(other_peak_bytes)} instead of {format_bytes(peak_bytes)}"
+        if peak_bytes is not None and other_peak_bytes is not None
+        else ""
+    )
+    without = "mosaic" if found.shapes == 1 else "mosaic and shuffling"
+    if not rect:
+        return (
+            f"images far from square in {imgsz} x {imgsz} batches: rect=True ({largest} at most) would need "
+            f"{found.share:.0%} of the pixels{forecast}; the host then trains without {without}"
+        )
+    many = f", {found.shapes} shapes, this is the largest" if found.shapes > 1 else ""
+    return (
+        f"rect=True: {largest} batches{many}; square training would need {1 / found.share:.1f} x the pixels{forecast}; "
+        f"the host trains without {without}"
     )
 
 

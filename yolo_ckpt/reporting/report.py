@@ -29,7 +29,8 @@ class RunReport:
         process_bytes: Peak resident memory of the process, so far.
         step_ms: Median time of a training step with its data, without the tracked one.
         failures: Steps that did not fit, and what became of them.
-        rounded: Parts whose results differ from stock's by rounding: attention in fused kernels, a large mask loss.
+        rounded: Parts whose results differ from stock's by rounding: attention in fused kernels, a large mask
+            or semantic loss.
     """
 
     versions: Mapping[str, str]
@@ -64,7 +65,7 @@ class RunReport:
         )
         rounded = (
             f"Equal to stock up to rounding: {', '.join(self.rounded)} (attention in fused kernels, which "
-            f"`ckpt_attention=stock` avoids; the mask loss where it is large).\n\n"
+            f"`ckpt_attention=stock` avoids; mask and semantic losses where they are large).\n\n"
             if self.rounded
             else ""
         )

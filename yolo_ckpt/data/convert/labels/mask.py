@@ -1,0 +1,132 @@
+"""Mask images: a value for each object (instance), or for each class (semantic)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import tifffile
+from PIL import Image, ImageOps
+
+from yolo_ckpt.data.convert import kinds, limits
+from yolo_ckpt.data.convert.labels.items import Annotation, Item
+from yolo_ckpt.data.convert.outlines import Outline, outline
+from yolo_ckpt.data.convert.pil import opened
+from yolo_ckpt.data.convert.problems import BrokenFileError, decoding
+
+Mask = npt.NDArray[Any]
+COLOUR = 1 << 24  # added to colours, so that none is taken for a small number
+_VOID = 255  # the border of Pascal VOC; the host ignores it as well
+
+
+def read(path: Path) -> Mask:
+    """The values of a mask (H, W): grey values, palette indices, or colours as `COLOUR` + 0xRRGGBB; black is 0.
+
+    Raises:
+        BrokenFileError: It cannot be read, or has no whole values.
+    """
+    values = _tiff(path) if kinds.kind_of(kinds.first_bytes(path)) == "tiff" else _image(path)
+    if values.ndim == 3:
+        red, green, blue = (values[..., i].astype(np.uint32) for i in range(3))
+        values = red << 16 | green << 8 | blue
+        values[values > 0] += np.uint32(COLOUR)
+    if values.dtype.kind == "f" and np.array_equal(values, np.floor(values)):
+        values = values.astype(np.int64)
+    if values.dtype.kind not in "iub" or (values.dtype.kind == "i" and values.min() < 0):
+        raise BrokenFileError("its mask has values that are not 0, 1, 2, ...")
+    return values.view(np.uint8) if values.dtype.kind == "b" else values
+
+
+def _tiff(path: Path) -> Mask:
+    with decoding("its mask"):
+        values: Mask = np.squeeze(tifffile.imread(path))
+    if values.ndim == 3 and values.shape[2] not in (3, 4):
+        raise BrokenFileError("its mask has several pages; one picture is read")
+    return values
+
+
+def _image(path: Path) -> Mask:
+    with opened(path) as image:
+        limits.check_readable(*image.size)
+        with decoding("its mask"):
+            upright: Image.Image = ImageOps.exif_transpose(image)
+            return np.asarray(upright.convert("RGB") if upright.mode in ("RGBA", "CMYK") else upright)
+
+
+def annotation(path: Path, *, meaning: str, classes: Sequence[str]) -> Annotation:
+    """The objects in a mask.
+
+    Args:
+        path: The file.
+        meaning: `instance`: every value is an object; `semantic`: every value is a class, each connected part an
+            object; `binary`: one value, a class.
+        classes: Names of the values 1, 2, ... of a semantic mask; the first is that of all objects otherwise.
+
+    Raises:
+        BrokenFileError: It cannot be read, or a value has no name.
+    """
+    values = read(path)
+    height, width = values.shape
+    notes: Counter[str] = Counter()
+    parts = _instances(values, classes) if meaning == "instance" else _regions(values, meaning, classes, notes)
+    items = tuple(_item(name, found, notes) for name, found in parts)
+    return Annotation(items=items, size=(width, height), notes=notes)
+
+
+def name_of(value: int, meaning: str, classes: Sequence[str]) -> str:
+    """The class of a mask's value.
+
+    Raises:
+        BrokenFileError: There are fewer classes.
+    """
+    if meaning != "semantic":
+        return classes[0] if classes else "object"
+    if value >= COLOUR:
+        return f"#{value - COLOUR:06x}"
+    if not classes:
+        return f"class_{value}"
+    if value > len(classes):
+        raise BrokenFileError(f"its mask has the value {value}, classes= names {len(classes)} (from 1)")
+    return classes[value - 1]
+
+
+def _instances(values: Mask, classes: Sequence[str]) -> Iterator[tuple[str, Outline]]:
+    from scipy import ndimage  # slow to import
+
+    ids, dense = np.unique(values, return_inverse=True)
+    dense = dense.reshape(values.shape).astype(np.int32) + (ids[0] != 0)
+    for index, where in enumerate(ndimage.find_objects(dense), 1):
+        if where is not None:
+            found = outline(dense[where] == index, where[1].start, where[0].start)
+            assert found is not None
+            yield name_of(index, "instance", classes), found
+
+
+def _regions(values: Mask, meaning: str, classes: Sequence[str], notes: Counter[str]) -> Iterator[tuple[str, Outline]]:
+    present = [int(value) for value in np.unique(values) if value]
+    if meaning == "binary" and len(present) > 1:
+        raise BrokenFileError(
+            f"its mask has {len(present)} values, others have one; say mask=instance or mask=semantic"
+        )
+    if len(present) > 1 and _VOID in present:
+        present.remove(_VOID)
+        notes["masks whose value 255 was ignored"] += 1
+    for value in present:
+        name = name_of(value, meaning, classes)
+        count, numbered, stats, _ = cv2.connectedComponentsWithStats((values == value).astype(np.uint8))
+        for index in range(1, count):
+            x, y, width, height = (int(n) for n in stats[index][:4])
+            found = outline(numbered[y : y + height, x : x + width] == index, x, y)
+            assert found is not None
+            yield name, found
+
+
+def _item(name: str, found: Outline, notes: Counter[str]) -> Item:
+    notes["holes of masks filled"] += found.holes
+    notes["outlines with fewer points than pixels"] += int(found.simplified)
+    return Item(name=name, rings=found.rings, box=found.box)

@@ -1,0 +1,137 @@
+"""What a file that may be a label holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import yaml
+
+from yolo_ckpt.data.convert.labels import mask
+from yolo_ckpt.data.convert.labels.dota import is_heading
+from yolo_ckpt.data.convert.problems import BrokenFileError
+from yolo_ckpt.data.convert.sources import Source
+from yolo_ckpt.errors import SettingsError
+
+_MASK_FOLDERS = frozenset(
+    ("annotations", "gt", "ground_truth", "groundtruth", "instances", "label", "labels", "mask", "masks",
+     "segmentation", "segmentations", "segmentationclass", "segmentationobject")
+)  # fmt: skip
+_IMAGE_FOLDERS = frozenset(("image", "images", "img", "imgs", "jpegimages"))
+_MASK_ENDINGS = ("_mask", "_masks", "_label", "_labels", "_gt", "_seg", "_segmentation", "_instance", "_instances")
+_SNIFFED = 20
+
+
+def seems_mask(file: Source) -> bool:
+    """Whether a picture's folder or name says that it is a mask: the deepest folder that says anything counts."""
+    for part in reversed(file.relative.parts[:-1]):
+        if part.lower() in _MASK_FOLDERS | _IMAGE_FOLDERS:
+            return part.lower() in _MASK_FOLDERS
+    return without_ending(file.stem) != file.stem
+
+
+def without_ending(stem: str) -> str:
+    """A mask's stem without `_mask` and the like."""
+    return next((stem[: -len(end)] for end in _MASK_ENDINGS if stem.lower().endswith(end)), stem)
+
+
+def meaning_of(paths: Sequence[Path], asked: str) -> str:
+    """What the values of masks are, where some of them leave no doubt.
+
+    Raises:
+        SettingsError: They do.
+    """
+    if asked != "auto":
+        return asked
+    seen: set[int] = set()
+    for path in paths[:: max(1, len(paths) // _SNIFFED)][:_SNIFFED]:
+        try:
+            values = mask.read(path)
+        except BrokenFileError:
+            continue  # its image is listed as failed when its turn comes
+        if values.dtype.itemsize > 1 and values.max() < mask.COLOUR:
+            return "instance"  # nobody needs 16 bits for classes
+        seen.update(int(v) for v in set(values.ravel()[:: max(1, values.size // 1_000_000)].tolist()) if v)
+    if len(seen) > 1:
+        few = ", ".join(str(v) for v in sorted(seen)[:5])
+        raise SettingsError(
+            f"the masks have several values ({few}{', ...' if len(seen) > 5 else ''}): say mask=instance (a value for "
+            f"each object) or mask=semantic (a value for each class)"
+        )
+    return "binary"
+
+
+def sniffed(paths: Sequence[Path], belongs: Callable[[str], bool]) -> bool:
+    """Whether what the first label files hold is of a format; empty ones say nothing."""
+    lines: list[str] = []
+    for path in paths[:: max(1, len(paths) // _SNIFFED)]:
+        try:
+            lines += [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()][:5]
+        except (OSError, UnicodeDecodeError):
+            continue
+    lines = [line for line in lines if not is_heading(line)]
+    return bool(lines) and sum(map(belongs, lines)) * 2 >= len(lines)
+
+
+def is_dota(line: str) -> bool:
+    """Whether a line is eight numbers and a class name."""
+    words = line.split()
+    return len(words) in (9, 10) and all(map(_is_number, words[:8])) and not _is_number(words[8])
+
+
+def is_yolo(line: str) -> bool:
+    """Whether a line is nothing but numbers, as many as a box has or more."""
+    words = line.split()
+    return len(words) >= 5 and all(map(_is_number, words))
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def yolo_names(files: Iterable[Source]) -> tuple[str, ...]:
+    """Class names from a data set's YAML, or from `classes.txt` or `obj.names`; empty where there is none."""
+    for file in sorted(files, key=lambda f: len(f.relative.parts)):
+        if file.path.suffix.lower() in (".yaml", ".yml"):
+            found = _names_in(file.path)
+            if found:
+                return found
+        if file.path.name.lower() in ("classes.txt", "obj.names"):
+            lines = file.path.read_text(encoding="utf-8-sig").splitlines()
+            return tuple(line.strip() for line in lines if line.strip())
+    return ()
+
+
+def _names_in(path: Path) -> tuple[str, ...]:
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return ()
+    names = document.get("names") if isinstance(document, dict) else None
+    if isinstance(names, dict) and all(isinstance(key, int) for key in names):
+        return tuple(str(names.get(i, f"class_{i}")) for i in range(max(names) + 1)) if names else ()
+    return tuple(str(name) for name in names) if isinstance(names, list) else ()
+
+
+def seems_coco(path: Path) -> bool:
+    """Whether a JSON file speaks of what a COCO data set has, also where it is damaged."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return all(f'"{key}"'.encode() in content for key in ("images", "categories"))
+
+
+def is_other_xml(path: Path) -> bool:
+    """Whether an XML file is something else than Pascal VOC, as GDAL's `.aux.xml` beside an image is."""
+    try:
+        head = path.read_bytes()[:4096]
+    except OSError:
+        return False
+    root = re.search(rb"<([A-Za-z][^\s>/]*)", head)
+    return root is not None and root[1].lower() != b"annotation"

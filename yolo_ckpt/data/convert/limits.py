@@ -1,0 +1,43 @@
+"""How large and how small an image may be, for the host and for the readers here."""
+
+from __future__ import annotations
+
+from yolo_ckpt.data.convert.problems import BrokenFileError
+
+# The host checks every image with PIL, which refuses above twice its `MAX_IMAGE_PIXELS` of 1024^3 // 12; the host then
+# drops the image as corrupt (ultralytics 8.4.190, `data/utils.py: verify_image_label`).
+HOST_MOST_PIXELS = 2 * (1024**3 // 4 // 3)
+HOST_LEAST_SIDE = 10  # `check_image` in the same file
+# OpenCV refuses to decode above this (`OPENCV_IO_MAX_IMAGE_PIXELS`); PIL takes over there.
+OPENCV_MOST_PIXELS = 1 << 30
+OPENCV_MOST_SIDE = 1 << 20
+# PIL's own limit is lifted for reading; above this a header is taken for a mistake or an attack.
+SANE_PIXELS = 1 << 32
+JPEG_MOST_SIDE = 65535
+
+
+def check_readable(width: int, height: int) -> None:
+    """Refuses sizes that no reader here should be asked for.
+
+    Raises:
+        BrokenFileError: The header says a size that is not to be believed.
+    """
+    if width < 1 or height < 1 or width * height > SANE_PIXELS:
+        raise BrokenFileError(
+            f"its header says {width} x {height} px; up to {SANE_PIXELS / 1e6:,.0f} megapixels are read"
+        )
+
+
+def check_trainable(width: int, height: int) -> None:
+    """Refuses what training would drop.
+
+    Raises:
+        BrokenFileError: The image is too small, or has to be tiled.
+    """
+    if min(width, height) < HOST_LEAST_SIDE:
+        raise BrokenFileError(f"{width} x {height} px: training drops images with a side below {HOST_LEAST_SIDE} px")
+    if width * height > HOST_MOST_PIXELS:
+        raise BrokenFileError(
+            f"{width} x {height} px: training drops images above {HOST_MOST_PIXELS / 1e6:.0f} megapixels; it should be "
+            f"tiled: add tile=1024"
+        )

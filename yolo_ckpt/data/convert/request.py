@@ -1,0 +1,212 @@
+"""What `yolo-ckpt convert` was asked, checked."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from yolo_ckpt.data.convert.limits import HOST_LEAST_SIDE, HOST_MOST_PIXELS
+from yolo_ckpt.data.convert.window import Choice
+from yolo_ckpt.errors import SettingsError
+
+Task = Literal["detect", "segment", "obb"]
+FORMATS = ("coco", "voc", "dota", "mask", "yolo")
+_DEFAULTS = {
+    "src": "", "dst": "", "task": "detect", "labels": "", "format_in": "", "mask": "auto", "classes": "",
+    "difficult": "keep", "window": "", "percentile": "0.5,99.5", "bands": "", "tile": "", "overlap": "0.2",
+    "min_visible": "0.3", "jpeg": "", "val": "0.2", "seed": "0", "group": "patient", "names": "auto", "workers": "",
+    "format": "table",
+}  # fmt: skip
+_CHOICES = {
+    "task": ("detect", "segment", "obb"), "format_in": ("", *FORMATS), "mask": ("auto", "instance", "semantic"),
+    "difficult": ("keep", "drop"), "group": ("patient", "study", "series", "image"),
+    "names": ("auto", "keep", "number"), "format": ("table", "json"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One conversion.
+
+    Attributes:
+        src: Folder or file.
+        dst: New or empty folder.
+        task: What the labels are for.
+        labels: File or folder of the labels; None looks for them under `src`.
+        without_labels: `labels=none`.
+        format_in: Format of the labels; empty finds out.
+        mask: What values of masks are.
+        classes: Names to keep, in this order; empty keeps all.
+        drop_difficult: Objects marked difficult are left out.
+        window: How values become grey levels.
+        bands: Bands to keep, counted from 1; None leaves colour images alone, empty keeps all.
+        tile: Side of the tiles in pixels; 0 does not tile.
+        overlap: Least share of a tile that it shares with its neighbour.
+        min_visible: Share of an object that a tile has to show to keep it.
+        jpeg: Quality; 0 writes PNG.
+        val: Share of the images for validation.
+        seed: Of the split.
+        group: What of DICOM stays together in the split.
+        names: How files are called.
+        workers: Processes.
+        json: One JSON document on standard output.
+    """
+
+    src: Path
+    dst: Path
+    task: Task = "detect"
+    labels: Path | None = None
+    without_labels: bool = False
+    format_in: str = ""
+    mask: str = "auto"
+    classes: tuple[str, ...] = ()
+    drop_difficult: bool = False
+    window: Choice = Choice()  # noqa: RUF009 - frozen
+    bands: tuple[int, ...] | None = None
+    tile: int = 0
+    overlap: float = 0.2
+    min_visible: float = 0.3
+    jpeg: int = 0
+    val: float = 0.2
+    seed: int = 0
+    group: str = "patient"
+    names: str = "auto"
+    workers: int = 0
+    json: bool = False
+
+    @classmethod
+    def parse(cls, arguments: Sequence[str]) -> Request:
+        """The request in `key=value` arguments.
+
+        Raises:
+            SettingsError: One of them is wrong.
+        """
+        options = _options(arguments)
+        return cls(
+            src=_source(options["src"]),
+            dst=_target(options["dst"]),
+            task=cast(Task, options["task"]),
+            labels=_labels(options["labels"]),
+            without_labels=options["labels"] == "none",
+            format_in=options["format_in"],
+            mask=options["mask"],
+            classes=tuple(name.strip() for name in options["classes"].split(",") if name.strip()),
+            drop_difficult=options["difficult"] == "drop",
+            window=_window(options["window"], _pair("percentile", options["percentile"], 0, 100)),
+            bands=_bands(options["bands"]),
+            tile=_tile(options["tile"]),
+            overlap=_share("overlap", options["overlap"], 0.9),
+            min_visible=_share("min_visible", options["min_visible"], 1),
+            jpeg=_whole("jpeg", options["jpeg"], 1, 100) if options["jpeg"] else 0,
+            val=_share("val", options["val"], 0.9),
+            seed=_whole("seed", options["seed"], 0, 2**32 - 1),
+            group=options["group"],
+            names=options["names"],
+            workers=_whole("workers", options["workers"], 1, 256) if options["workers"] else 0,
+            json=options["format"] == "json",
+        )
+
+
+def _options(arguments: Sequence[str]) -> dict[str, str]:
+    options = dict(_DEFAULTS)
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if not equals or name not in options:
+            raise SettingsError(f"{argument} is not known here; give {', '.join(options)} as key=value")
+        options[name] = value
+    for name, allowed in _CHOICES.items():
+        if options[name] not in allowed:
+            raise SettingsError(f"{name}={options[name]} is not known; use {', '.join(a for a in allowed if a)}")
+    return options
+
+
+def _source(text: str) -> Path:
+    if not text:
+        raise SettingsError("src= is missing; give the folder (or the file) that holds the images")
+    path = Path(text).expanduser()
+    if not path.exists():
+        raise SettingsError(f"src={text} is not there; give a folder, or a file")
+    return path
+
+
+def _target(text: str) -> Path:
+    if not text:
+        raise SettingsError("dst= is missing; give a new folder for the data set")
+    path = Path(text).expanduser()
+    try:
+        taken = os.path.lexists(path) and (not path.is_dir() or any(path.iterdir()))
+    except OSError as error:
+        raise SettingsError(f"dst={text} cannot be looked into ({error.strerror}); give a new folder") from error
+    if taken:
+        raise SettingsError(f"dst={text} is there already and is not empty; give a new or an empty folder")
+    return path
+
+
+def _labels(text: str) -> Path | None:
+    if not text or text == "none":
+        return None
+    path = Path(text).expanduser()
+    if not path.exists():
+        raise SettingsError(f"labels={text} is not there; give a file, a folder, or none")
+    return path
+
+
+def _window(text: str, percentiles: tuple[float, float]) -> Choice:
+    if text in ("", "auto"):
+        return Choice(percentiles=percentiles)
+    if text in ("header", "percentile", "full"):
+        return Choice(kind=cast(Literal["header", "percentile", "full"], text), percentiles=percentiles)
+    try:
+        first, second = (float(number) for number in text.split(","))
+    except ValueError:
+        first = second = math.nan
+    if not (math.isfinite(first) and math.isfinite(second)):
+        raise SettingsError(
+            f"window={text} is not known; use percentile, full, LOW,HIGH for images, header or CENTER,WIDTH for DICOM"
+        )
+    return Choice(kind="given", numbers=(first, second), percentiles=percentiles)
+
+
+def _pair(name: str, text: str, least: float, most: float) -> tuple[float, float]:
+    try:
+        low, high = (float(number) for number in text.split(","))
+    except ValueError:
+        low = high = math.nan
+    if not least <= low < high <= most:
+        raise SettingsError(f"{name}={text} is no pair of rising numbers from {least:g} to {most:g}, such as 0.5,99.5")
+    return low, high
+
+
+def _bands(text: str) -> tuple[int, ...] | None:
+    if not text:
+        return None
+    if text == "all":
+        return ()
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise SettingsError(f"bands={text} is not known; use band numbers from 1 such as 4,3,2, or all")
+    return tuple(int(part) for part in parts)
+
+
+def _tile(text: str) -> int:
+    return _whole("tile", text, 4 * HOST_LEAST_SIDE, math.isqrt(HOST_MOST_PIXELS)) if text else 0
+
+
+def _share(name: str, text: str, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= most:
+        raise SettingsError(f"{name}={text} is no share from 0 to {most:g}")
+    return value
+
+
+def _whole(name: str, text: str, least: int, most: int) -> int:
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise SettingsError(f"{name}={text} is no whole number from {least} to {most}")
+    return int(text)

@@ -1,0 +1,123 @@
+"""The new data set on the disk: images, labels, data.yaml, and moving the whole into place."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import tifffile
+
+from yolo_ckpt.data.convert.limits import JPEG_MOST_SIDE
+from yolo_ckpt.data.convert.problems import BrokenFileError, raise_if_full
+from yolo_ckpt.errors import ConvertError
+
+SPLITS = ("train", "val", "test")
+
+
+def encoded(levels: npt.NDArray[np.uint8], jpeg: int) -> tuple[bytes, str]:
+    """A file's content and suffix for (H, W, C) levels: PNG or JPEG for one and three channels, else a TIFF with a page
+    for each channel, which is what the host reads as channels. None of them says anything but the pixels.
+
+    Raises:
+        BrokenFileError: JPEG has no such size.
+    """
+    channels = levels.shape[2]
+    if channels not in (1, 3):
+        file = io.BytesIO()
+        pages = levels.transpose(2, 0, 1)
+        tifffile.imwrite(file, pages, photometric="minisblack", compression="zlib", metadata=None, software=False)
+        return file.getvalue(), ".tiff"
+    if jpeg and max(levels.shape) > JPEG_MOST_SIDE:
+        raise BrokenFileError(f"JPEG has no sides above {JPEG_MOST_SIDE} px; leave out jpeg=, or add tile=")
+    suffix, options = (".jpg", [cv2.IMWRITE_JPEG_QUALITY, jpeg]) if jpeg else (".png", [])
+    whole, data = cv2.imencode(suffix, np.ascontiguousarray(levels[..., ::-1]), options)
+    assert whole
+    return data.tobytes(), suffix
+
+
+@contextmanager
+def folder_for(dst: Path) -> Iterator[Path]:
+    """A folder beside `dst` to write to; it takes the place of `dst` at the end, and is gone if anything fails.
+
+    Raises:
+        ConvertError: There is no place for it.
+    """
+    try:
+        dst.parent.mkdir(parents=True, exist_ok=True)
+        partial = tempfile.TemporaryDirectory(dir=dst.parent, prefix=f".{dst.name}.", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ConvertError(f"dst={dst} cannot be written ({error.strerror}); give a folder that can") from error
+    with partial as place:
+        folder = Path(place) / dst.name
+        for split in SPLITS:
+            (folder / "images" / split).mkdir(parents=True)
+            (folder / "labels" / split).mkdir(parents=True)
+        yield folder
+        if folder.is_dir():
+            _move(folder, dst)
+
+
+def _move(folder: Path, dst: Path) -> None:
+    try:
+        if dst.is_dir():
+            dst.rmdir()  # empty, as the request's check found
+        folder.rename(dst)
+    except OSError as error:
+        raise ConvertError(f"dst={dst} cannot be put in place ({error.strerror}); give a new folder") from error
+
+
+def finish_labels(folder: Path, names: Sequence[str]) -> None:
+    """Class names become numbers; rows of classes that are not among `names` go."""
+    number = {name: index for index, name in enumerate(names)}
+    for path in (folder / "labels").rglob("*.txt"):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [f"{number[name]} {values}\n" for name, values in rows if name in number]
+        write_text(path, "".join(lines))
+
+
+def finish(
+    folder: Path, dst: Path, names: Sequence[str], *, task: str, channels: int, counts: Mapping[str, int]
+) -> None:
+    """data.yaml, and no empty folders for splits that have no images. Without images to validate, those to train do."""
+    for split in SPLITS:
+        if not counts.get(split):
+            for kind in ("images", "labels"):
+                shutil.rmtree(folder / kind / split)
+    train = "train" if counts.get("train") else "val"
+    lines = [f"# made by yolo-ckpt convert; task: {task}", f"path: {_quoted(str(dst.resolve()))}"]
+    lines += [f"train: images/{train}", f"val: images/{'val' if counts.get('val') else train}"]
+    lines += ["test: images/test"] if counts.get("test") else []
+    lines += [f"channels: {channels}"] if channels not in (1, 3) else []
+    lines += ["names:", *(f"  {index}: {_quoted(name)}" for index, name in enumerate(names))]
+    write_text(folder / "data.yaml", "\n".join(lines) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file; a full disk ends the run.
+
+    Raises:
+        ConvertError: There is no room.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise_if_full(error)
+        raise ConvertError(f"{path.name} cannot be written ({error.strerror})") from error
+
+
+def write_report(folder: Path, report: Any) -> None:
+    """convert_report.json."""
+    write_text(folder / "convert_report.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # a JSON text is a YAML text

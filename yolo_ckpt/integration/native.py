@@ -1,0 +1,106 @@
+"""`imgsz=native`: the longest side that there is in the data set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yolo_ckpt.data.sizes import image_sizes
+from yolo_ckpt.errors import RequestError
+from yolo_ckpt.integration import compat
+
+STRIDE = 32  # of the most models; the host rounds up to the model's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Native:
+    """The sizes of a data set's images.
+
+    Attributes:
+        width: Of the image with the longest side, in pixels.
+        height: Of that image.
+        path: That image.
+        shortest: The shortest of the images' longer sides.
+        images: How many could be read.
+        unread: How many could not, which the host leaves out as well.
+    """
+
+    width: int
+    height: int
+    path: str
+    shortest: int
+    images: int
+    unread: int
+
+    @property
+    def imgsz(self) -> int:
+        """The longest side, rounded up to the stride."""
+        return math.ceil(max(self.width, self.height) / STRIDE) * STRIDE
+
+    @property
+    def line(self) -> str:
+        """What was found."""
+        line = (
+            f"imgsz=native is {self.imgsz}: the largest of {self.images} images is {self.width} x {self.height} "
+            f"({Path(self.path).name})"
+        )
+        if self.shortest < max(self.width, self.height):
+            line += f"; smaller ones are enlarged, from {self.shortest} px on"
+        if self.unread:
+            line += f"; {self.unread} cannot be read and are left out"
+        return line
+
+
+def native_size(data: Mapping[str, Any], *, split: str = "val", fraction: Any = 1.0) -> Native:
+    """The sizes of the training and validation images of `data`, which the host has read from its YAML file.
+
+    Raises:
+        RequestError: There are no images, or none can be read.
+    """
+    files = []
+    for name in dict.fromkeys(("train", split)):
+        try:
+            files += compat.image_files(data, name, fraction)
+        except (FileNotFoundError, KeyError, TypeError) as error:
+            raise RequestError(f"imgsz=native: no images are found in {name}: {data.get(name)}; give a size") from error
+    known = [(size, path) for size, path in zip(image_sizes(files), files, strict=True) if size is not None]
+    if not known:
+        raise RequestError(f"imgsz=native: none of {len(files)} images can be read ({files[0]}, ...); give a size")
+    (width, height), path = max(known, key=lambda found: max(found[0]))
+    return Native(
+        width=width, height=height, path=path, shortest=min(max(size) for size, _ in known),
+        images=len(known), unread=len(files) - len(known),
+    )  # fmt: skip
+
+
+def native_size_of(path: str) -> int:
+    """`imgsz=native` for the data set of a YAML file.
+
+    Raises:
+        RequestError: The file cannot be used.
+    """
+    try:
+        data = compat.checked_data(path)
+    except Exception as error:  # whatever the host has against a file
+        raise RequestError(f"data={path} cannot be used: {' '.join(str(error).split())}") from error
+    return native_size(data).imgsz
+
+
+def take_native(trainer: Any) -> None:
+    """Where `imgsz=native` was asked for, set the size. Called before there are data sets.
+
+    Raises:
+        RequestError: The sizes are not known, or there are several processes, of which one alone gets here.
+    """
+    if str(trainer.args.imgsz).lower() != "native":
+        return
+    if trainer.args.task == "classify":
+        raise RequestError("imgsz=native: classification crops its images to one size; give that")
+    found = native_size(compat.data_of(trainer), split=str(trainer.args.split), fraction=trainer.args.fraction)
+    if int(trainer.world_size) > 1:
+        raise RequestError(f"imgsz=native works on one device; for this data set give imgsz={found.imgsz}")
+    compat.set_imgsz(trainer, found.imgsz)
+    compat.log(found.line)
