@@ -36,7 +36,7 @@ DICOM = {
     "SC_rgb_rle_2frame.dcm": "colour, 100 x 100, two frames",
 }
 WINDOW = (0.1, 99.9)  # percentiles
-SMALLEST = 10  # pixels of a cut nucleus; what is left of it below that is no object
+THINNEST = 3  # pixels; the host drops objects of two and less
 NOTE = """\
 Cell nuclei under a fluorescence microscope, 512 x 512 pixels, with the outline of every nucleus.
 
@@ -48,8 +48,8 @@ licence of its own for them.
 
 images/: one image, cut at the column that fewest nuclei cross. Train is what lies left of it (columns 0 to {last}),
 val begins at column {first}: the {gap} columns between hold the rest of the nuclei that the cut crosses, so that no
-nucleus has a pixel in both. Nuclei at a cut are cut, as those at the border of the image are; {dropped} with less
-than {smallest} pixels left are no objects.
+nucleus has a pixel in both. Nuclei at a cut are cut, as those at the border of the image are. Of {dropped}, less
+than {thinnest} pixels of width or height are left: they have no label, since the host would drop them.
 Grey values from {low:.0f} to {high:.0f} (percentiles {percentiles[0]} and {percentiles[1]}) became 0 to 255, so that
 the 8-bit files have {levels} grey levels. labels/: polygons along the borders of the mask's pixels.
 
@@ -111,21 +111,18 @@ def _data_set(folder: Path, image: Image, mask: Image) -> str:
     return NOTE.format(
         last=end - 1, first=begin, gap=begin - end, low=low, high=high, percentiles=WINDOW,
         levels=np.unique(grey).size,
-        dropped=dropped, smallest=SMALLEST,
+        dropped=dropped, thinnest=THINNEST,
         files="".join(f"\n  {name}: {what}" for name, what in DICOM.items()),
     )  # fmt: skip
 
 
 def _label_lines(mask: Image) -> tuple[list[str], int]:
-    """Label lines of an instance mask (H, W), and how many objects are too small for one."""
+    """Label lines of an instance mask (H, W), and how many objects are too thin for one."""
     height, width = mask.shape
-    found = [i for i in np.unique(mask) if i]
-    large = [i for i in found if (mask == i).sum() >= SMALLEST]
-    lines = []
-    for i in large:
-        points = outlines(mask == i)[0] / (width, height)
-        lines.append(" ".join(["0", *(f"{value:.6f}" for value in points.ravel())]))
-    return lines, len(found) - len(large)
+    every = [outlines(mask == i)[0] for i in np.unique(mask[mask > 0])]
+    wide = [points for points in every if np.ptp(points, axis=0).min() > THINNEST - 1]
+    shares = [points / (width, height) for points in wide]
+    return [" ".join(["0", *(f"{v:.6f}" for v in points.ravel())]) for points in shares], len(every) - len(wide)
 
 
 SAMPLE = Sample(write=_write)
