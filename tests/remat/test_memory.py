@@ -63,7 +63,7 @@ def test_an_untouched_tensor_stands_in_where_nothing_is_large_enough(
     """An input larger than the gradient of the output: it is gone before its own gradient is made."""
     made: list[Tensor] = []
     untouched = split._untouched
-    monkeypatch.setattr(split, "_untouched", lambda x: made.append(untouched(x)) or made[-1])
+    monkeypatch.setattr(split, "_untouched", lambda x: made.append(untouched(x).fill_(torch.nan)) or made[-1])
     monkeypatch.setattr(split, "_is_held", lambda value: False)  # as where the input is recomputed
     x = torch.randn(2, 16, 24, 24).to(memory_format=layout).requires_grad_()
     weight = torch.randn(8, 16 // groups, kernel, kernel).to(memory_format=layout).requires_grad_()
