@@ -54,6 +54,7 @@ def test_host_and_plugin_take_it(file: Path, own_callbacks: dict[str, list[objec
         arguments = get_cfg(overrides=content)
     (callback,) = (c for c in own_callbacks["on_pretrain_routine_start"] if isinstance(c, PlanCallback))
     assert (callback.settings.ckpt, callback.settings.ckpt_budget) == ("auto", "1GiB")
+    assert callback.settings.ckpt_augment == file.stem.partition("-")[0]
     assert arguments.imgsz % 32 == 0
     assert "data" not in content
     assert not (arguments.rect and arguments.mosaic)  # the host trains rectangles without mosaic
@@ -127,8 +128,11 @@ def test_one_step(field: str, made_segments: Path, tmp_path: Path, own_callbacks
     arguments = yaml.safe_load((tmp_path / "run" / "args.yaml").read_text(encoding="utf-8"))
     assert (arguments["imgsz"], arguments["batch"], arguments["epochs"]) == (64, 1, 1)
     of_file = yaml.safe_load(file.read_text(encoding="utf-8"))
-    for name in ("rect", "mosaic", "close_mosaic", "fliplr", "flipud", "scale", "hsv_v"):
-        assert arguments[name] == of_file[name]
+    given = [name for name in of_file if name not in ("model", "imgsz", "batch", "epochs", "workers")]
+    assert {name: arguments[name] for name in given if name in arguments} == {
+        name: of_file[name] for name in given if not name.startswith("ckpt")
+    }
+    assert arguments["augmentations"]  # those of ckpt_augment
     plan = json.loads((tmp_path / "run" / "ckpt_plan.json").read_text(encoding="utf-8"))
     assert (plan["ckpt"], plan["imgsz"], plan["batch"]) == ("auto", 64, 1)
     assert (tmp_path / "run" / "weights" / "last.pt").is_file()
