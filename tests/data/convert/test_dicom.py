@@ -266,3 +266,25 @@ def test_no_patient_is_in_both_splits(src: Path, convert: Any) -> None:
     assert len(patients["val"]) == 2
     by_series: Done = convert(src, "val=0.3", "group=series", "workers=1", dst="series")
     assert len(by_series.images("val")) == 7
+
+
+@pytest.mark.parametrize(
+    ("tags", "fails"),
+    [
+        ({"PatientWeight": "heavy"}, False),  # of no concern for the picture
+        ({"RescaleSlope": "steep", "RescaleIntercept": "0"}, True),
+        ({"WindowCenter": "40", "WindowWidth": "0"}, True),
+    ],
+)
+def test_tags_with_values_that_are_none(tags: dict[str, str], fails: bool, src: Path, convert: Any) -> None:
+    path = made(src / "a.dcm", np.arange(4096, dtype=np.uint16).reshape(64, 64), **dict.fromkeys(tags, 12345678))
+    data = path.read_bytes()
+    assert data.count(b"12345678") == len(tags)
+    for value in tags.values():
+        data = data.replace(b"12345678", value.encode().ljust(8), 1)
+    path.write_bytes(data)
+    made(src / "b.dcm", np.arange(4096, dtype=np.uint16).reshape(64, 64))
+    done: Done = convert(src)
+    assert done.status == int(fails), done.out
+    assert len(done.images()) == 2 - int(fails)
+    assert done.err == ""

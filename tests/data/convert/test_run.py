@@ -273,6 +273,27 @@ def test_many_failures_and_odd_names_fit_the_screen(src: Path, convert: Any) -> 
     assert len(done.failed) == 30
 
 
+def test_what_a_dead_process_left_is_not_in_the_data_set(
+    src: Path, convert: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file whose third tile cannot be written leaves two; so does one whose process dies there."""
+    Image.fromarray(smooth(40, 40)).save(src / "a.png")
+    Image.fromarray(smooth(100, 300)).save(src / "b.png")
+    (src / "b.txt").write_text("0 0.5 0.5 0.2 0.2\n", encoding="utf-8")
+    write = Path.write_bytes
+
+    def limited(self: Path, data: bytes) -> int:
+        if self.name.startswith("b__") and len(list(tmp_path.glob(".out.*/out/images/*/b__*"))) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        return write(self, data)
+
+    monkeypatch.setattr(Path, "write_bytes", limited)
+    done: Done = convert(src, "tile=100", "overlap=0")
+    assert done.failed == {"b.png": "it cannot be converted: Input/output error"}
+    assert [p.stem for p in done.images()] == ["a"]
+    assert not list(done.dst.rglob("b__*"))
+
+
 def test_an_empty_target_is_taken(src: Path, convert: Any, tmp_path: Path) -> None:
     Image.fromarray(smooth(40, 40)).save(src / "a.png")
     (tmp_path / "out").mkdir()
