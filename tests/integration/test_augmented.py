@@ -166,9 +166,9 @@ def test_tuning_hands_it_on() -> None:
     assert yolo_ckpt.attach(yolo, ckpt="off").tune() is None
 
 
-def test_classification_is_refused(short: dict[str, Any], made_data: Path) -> None:
+def test_classification_is_refused_before_its_data_is_read() -> None:
     from yolo_ckpt.integration.augmented import augment
 
     args = SimpleNamespace(resume=False, task="classify", rect=False)
     with pytest.raises(RequestError, match="ckpt_augment=medical"):
-        augment(SimpleNamespace(args=args, data={"channels": 3}), "medical")
+        augment(SimpleNamespace(args=args), "medical")

@@ -39,6 +39,7 @@ def measured_bytes(
     for parameter in trial.parameters():
         parameter.grad = torch.zeros_like(parameter)
     data = made_batch(trial, imgsz=imgsz, batch=batch, objects=objects, device="cpu")
+    trial.criterion = trial.init_criterion()  # whom our parts stand for is found out once, with small made problems
     grads = [p.grad for p in trial.parameters() if p.grad is not None]
     with LiveBytes() as live:
         live.add([*trial.parameters(), *trial.buffers(), *grads, *tensors_in(data)])

@@ -54,9 +54,8 @@ def test_the_longest_side_of_both_splits(tmp_path: Path) -> None:
     absolute = {**data, "train": str(tmp_path / "images/train"), "val": str(tmp_path / "images/val")}
     found = native.native_size(absolute)
     assert (found.width, found.height, found.imgsz, found.shortest, found.images) == (50, 130, 160, 70, 4)
-    assert found.line == (
-        "imgsz=native is 160: the largest of 4 images is 50 x 130 (1.png); smaller ones are enlarged, from 70 px on"
-    )
+    line = "imgsz=native is 160: the largest of 4 images is 50 x 130 (1.png)"
+    assert found.line == f"{line}; smaller ones, down to 70 px, are enlarged to it"
     assert native.native_size({**absolute, "val": absolute["train"]}).imgsz == 128
 
 

@@ -71,17 +71,22 @@ class Augmentation:
     left_out: tuple[str, ...] = ()
 
 
+def check_task(name: str, task: str) -> None:
+    """Raise `RequestError` where the host trains `task` without the transforms."""
+    if task == "classify":
+        raise RequestError(
+            f"ckpt_augment={name}: the host trains classification with other transforms; leave the flag out, and use "
+            f"auto_augment= and erasing="
+        )
+
+
 def augmentation(name: str, data: Labelled) -> Augmentation:
     """The preset `name` for a training set.
 
     Raises:
         RequestError: The host trains this task without the transforms.
     """
-    if data.task == "classify":
-        raise RequestError(
-            f"ckpt_augment={name}: the host trains classification with other transforms; leave the flag out, and use "
-            f"auto_augment= and erasing="
-        )
+    check_task(name, data.task)
     arguments, left_out = dict(_ARGUMENTS[name]), []
     if name in _DEGREES and data.task in ANY_ANGLE:
         arguments["degrees"] = _DEGREES[name]

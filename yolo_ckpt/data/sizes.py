@@ -26,7 +26,7 @@ def _image_size(path: str | Path) -> Size | None:
     from PIL import Image
     from ultralytics.data.utils import exif_size
 
-    from yolo_ckpt.integration.compat import image_opener
+    from yolo_ckpt.integration.hostdata import image_opener
 
     try:
         with image_opener(path)(path) as image:

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import distributed
 
-from yolo_ckpt.data.augment import Augmentation, Labelled, albumentations, augmentation
+from yolo_ckpt.data.augment import Augmentation, Labelled, albumentations, augmentation, check_task
 from yolo_ckpt.errors import RequestError
-from yolo_ckpt.integration import compat
+from yolo_ckpt.integration import compat, hostdata
 
 
 def augment(trainer: Any, name: str) -> None:
@@ -27,6 +27,7 @@ def augment(trainer: Any, name: str) -> None:
         raise RequestError(
             f"ckpt_augment={name} and augmentations= both say how images are varied; leave one of them out"
         )
+    check_task(name, str(trainer.args.task))  # before the data is read, which may be a download
     made = _preset(trainer, name)
     changed, kept = _arguments(trainer, made)
     compat.set_arguments(trainer, {**changed, **_transforms(made)})
@@ -43,12 +44,12 @@ def follow_augment(trainer: Any, name: str) -> None:
     changed, _ = _arguments(trainer, made)
     for key, value in {**changed, **_transforms(made)}.items():
         setattr(trainer.args, key, value)
-    compat.rebuild_transforms(trainer)
+    hostdata.rebuild_transforms(trainer)
 
 
 def _preset(trainer: Any, name: str) -> Augmentation:
     """The preset for the run's data."""
-    args, data = trainer.args, compat.data_of(trainer)
+    args, data = trainer.args, hostdata.data_of(trainer)
     keypoints = args.task == "pose"
     return augmentation(
         name,

@@ -58,24 +58,25 @@ class PlanCallback:
     def share(self, trainer: Any) -> None:
         """Called by the host in every process, with the loaders built: the others put the first one's plan on their
         model, and vary their images as it does."""
-        from yolo_ckpt.integration.augmented import follow_augment
-        from yolo_ckpt.integration.ranks import run_of, share_plan
-        from yolo_ckpt.integration.rectangles import log_rectangles
+        with random_state_kept():  # in the other processes these are the first imports
+            from yolo_ckpt.integration.augmented import follow_augment
+            from yolo_ckpt.integration.ranks import run_of, share_plan
+            from yolo_ckpt.integration.rectangles import log_rectangles
 
-        with random_state_kept():
             follow_augment(trainer, self.settings.ckpt_augment)
-        if self.settings.ckpt != "off":
-            share_plan(trainer)
-        if not self.resumed_only or run_of(trainer) is not None:
-            log_rectangles(trainer, run_of(trainer))
+            if self.settings.ckpt != "off":
+                share_plan(trainer)
+            if not self.resumed_only or run_of(trainer) is not None:
+                log_rectangles(trainer, run_of(trainer))
 
 
 def attach(yolo: Yolo, ckpt: str = "auto", **settings: Any) -> Yolo:
     """Train `yolo` with a plan from now on: registers the callback on it and returns it.
 
     Works before the first `train()` and for every later one. Attaching again replaces the settings; `ckpt="off"`
-    trains as stock. Nothing about the model, its weights files or its arguments changes. A resumed run goes on with
-    the plan in its folder, unless a mode other than `auto` is given.
+    trains as stock. Nothing about the model, its weights files or its arguments changes, but for the data's arguments
+    that `ckpt_augment` sets. A resumed run goes on with the plan in its folder, unless a mode other than `auto` is
+    given.
 
     Args:
         yolo: An `ultralytics.YOLO` or `RTDETR` object, or anything with `add_callback` and `callbacks`.

@@ -10,7 +10,7 @@ from typing import Any
 
 from yolo_ckpt.data.sizes import image_sizes
 from yolo_ckpt.errors import RequestError
-from yolo_ckpt.integration import compat
+from yolo_ckpt.integration import compat, hostdata
 
 STRIDE = 32  # of the most models; the host rounds up to the model's own
 
@@ -48,7 +48,7 @@ class Native:
             f"({Path(self.path).name})"
         )
         if self.shortest < max(self.width, self.height):
-            line += f"; smaller ones are enlarged, from {self.shortest} px on"
+            line += f"; smaller ones, down to {self.shortest} px, are enlarged to it"
         if self.unread:
             line += f"; {self.unread} cannot be read and are left out"
         return line
@@ -63,7 +63,7 @@ def native_size(data: Mapping[str, Any], *, split: str = "val", fraction: Any = 
     files = []
     for name in dict.fromkeys(("train", split)):
         try:
-            files += compat.image_files(data, name, fraction)
+            files += hostdata.image_files(data, name, fraction)
         except (FileNotFoundError, KeyError, TypeError) as error:
             raise RequestError(f"imgsz=native: no images are found in {name}: {data.get(name)}; give a size") from error
     known = [(size, path) for size, path in zip(image_sizes(files), files, strict=True) if size is not None]
@@ -83,7 +83,7 @@ def native_size_of(path: str) -> int:
         RequestError: The file cannot be used.
     """
     try:
-        data = compat.checked_data(path)
+        data = hostdata.checked_data(path)
     except Exception as error:  # whatever the host has against a file
         raise RequestError(f"data={path} cannot be used: {' '.join(str(error).split())}") from error
     return native_size(data).imgsz
@@ -99,7 +99,7 @@ def take_native(trainer: Any) -> None:
         return
     if trainer.args.task == "classify":
         raise RequestError("imgsz=native: classification crops its images to one size; give that")
-    found = native_size(compat.data_of(trainer), split=str(trainer.args.split), fraction=trainer.args.fraction)
+    found = native_size(hostdata.data_of(trainer), split=str(trainer.args.split), fraction=trainer.args.fraction)
     if int(trainer.world_size) > 1:
         raise RequestError(f"imgsz=native works on one device; for this data set give imgsz={found.imgsz}")
     compat.set_imgsz(trainer, found.imgsz)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from yolo_ckpt.integration import compat
+from yolo_ckpt.integration import compat, hostdata
 from yolo_ckpt.integration.conditions import SQUARE, STRIDE
 from yolo_ckpt.integration.run import Run
 from yolo_ckpt.reporting import rect_line
@@ -53,7 +53,7 @@ def log_rectangles(trainer: Any, run: Run | None) -> None:
     is much. Called once the loaders are built."""
     data, imgsz = trainer.train_loader.dataset, int(trainer.args.imgsz)
     rect = bool(getattr(data, "rect", False))
-    shapes, sizes = compat.batch_shapes(data), compat.image_heights_widths(data)
+    shapes, sizes = hostdata.batch_shapes(data), hostdata.image_heights_widths(data)
     if int(trainer.world_size) > 1 or not (shapes if rect else sizes):
         return
     found = _of_shapes(shapes, imgsz) if rect else rectangles_of(sizes, imgsz)

@@ -3,8 +3,8 @@
 The stock node computes both in one call, so the recomputed input (B, C, H, W) and its gradient are alive together. The
 weight's gradient alone needs the input's content. The second call only looks at the input's size, stride and dtype, so
 any living storage that is large enough stands in for it, and the recomputed input is gone by then. Where there is none,
-a tensor without memory does on the CPU's oneDNN backend, whose input gradient takes sizes. Backends compute the two
-gradients with separate kernels in either case: the bits are the same.
+on the CPU, a tensor does whose memory is never touched. (One without any memory crashed in some of oneDNN's shapes.)
+Backends compute the two gradients with separate kernels in either case: the bits are the same.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class SplitConv(torch.autograd.Function):
         rest = (ctx.bias_size, *ctx.geometry)
         split = need_x and (need_w or need_b) and not _is_held(ctx.value())
         stand_in = _stand_in(x, g, ctx.value()) if split else None
-        if stand_in is None and split and _takes_hollow(x, weight, ctx.geometry):
-            stand_in = _hollow(x)
+        if stand_in is None and split and is_on_cpu(x):
+            stand_in = _untouched(x)
         if torch.is_grad_enabled() or stand_in is None:
             return (*_BACKWARD(g, x, weight, *rest, [need_x, need_w, need_b]), None)
         _, dw, db = _BACKWARD(g, x, weight, *rest, [False, need_w, need_b])
@@ -75,25 +75,11 @@ def _stand_in(x: Tensor, g: Tensor, value: Value | None) -> Tensor | None:
     return None
 
 
-def _takes_hollow(x: Tensor, weight: Tensor, geometry: Geometry) -> bool:
-    """True where the backend is known to leave the input's memory alone when it computes its gradient."""
-    if x.is_meta:
-        return is_on_cpu(x) and x.dtype in (torch.float32, torch.bfloat16)
-    if not x.is_cpu:
-        return False
-    stride, padding, dilation, transposed, output_padding, groups = geometry
-    backend = torch._C._select_conv_backend(
-        x, weight, None, stride, padding, dilation, transposed, output_padding, groups
-    )
-    return bool(backend.name == "Mkldnn")
-
-
-def _hollow(x: Tensor) -> Tensor:
-    """A tensor of the layout of `x` that has no memory; made where no mode counts the moment in which it has."""
+def _untouched(x: Tensor) -> Tensor:
+    """A tensor of the layout of `x` on the CPU whose memory nobody touches: the operating system gives none until then.
+    Made where no mode counts it."""
     with _disable_current_modes():
-        hollow = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device)
-        hollow.untyped_storage().resize_(0)
-    return hollow
+        return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device)
 
 
 def _room_for(x: Tensor) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tifffile
 from PIL import Image
 
@@ -33,6 +34,8 @@ def encoded(form: str, pixels: Any = None, mode: str = "", **options: Any) -> by
 
 def tiff(pixels: Any, **options: Any) -> bytes:
     """A TIFF file."""
+    if "compression" in options:
+        pytest.importorskip("imagecodecs")
     content = io.BytesIO()
     tifffile.imwrite(content, pixels, **options)
     return content.getvalue()

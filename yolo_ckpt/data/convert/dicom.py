@@ -24,11 +24,13 @@ from yolo_ckpt.data.convert.dicomheader import (
     grey_header,
     group_of,
     has_window,
+    kinds_of_tags,
     opened,
 )  # fmt: skip
 from yolo_ckpt.data.convert.picture import Header, Picture, Pixels
 from yolo_ckpt.data.convert.problems import BrokenFileError, said
 from yolo_ckpt.data.convert.window import Choice, Window, measured
+from yolo_ckpt.errors import YoloCkptError
 
 _MEASURED_FRAMES = 8
 
@@ -42,16 +44,17 @@ def header(path: Path, group: str) -> Header:
     """
     data = opened(path, only_header=True)
     check_decoder(data)
-    width, height = int(data.Columns), int(data.Rows)
-    limits.check_readable(width, height)
-    values = width * height * int(data.get("SamplesPerPixel", 1))
-    return Header(
-        width=width,
-        height=height,
-        frames=frame_count(data),
-        bytes_needed=values * 24 + path.stat().st_size,
-        group=group_of(data, group),
-    )
+    with _understood("its header"):
+        width, height = int(data.Columns), int(data.Rows)
+        limits.check_readable(width, height)
+        values = width * height * int(data.get("SamplesPerPixel", 1))
+        return Header(
+            width=width,
+            height=height,
+            frames=frame_count(data),
+            bytes_needed=values * 24 + path.stat().st_size,
+            group=group_of(data, group),
+        )
 
 
 def read(path: Path, choice: Choice) -> Iterator[Picture]:
@@ -63,14 +66,15 @@ def read(path: Path, choice: Choice) -> Iterator[Picture]:
     """
     data = opened(path)
     check_decoder(data)
-    window = _measured_once(data, choice)
-    dropped = Counter(element.keyword or "private tags" for element in data if element.tag.group != 0x7FE0)
+    with _understood("its header"):
+        window = _measured_once(data, choice)
+        once = burned_in(data), kinds_of_tags(data)
     for index, frame in enumerate(_frames(data)):
-        notes: Counter[str] = Counter()
-        made = _grey(frame, data, index, choice, window, notes) if frame.ndim == 2 else _colour(frame, data)
-        notes += burned_in(data) if not index else Counter()
-        pixels, text = made
-        yield Picture(pixels=pixels, window=Window(text=text), notes=notes, dropped=dropped if not index else Counter())
+        notes, dropped = (Counter[str](), Counter[str]()) if index else once
+        with _understood("its header"):
+            grey = frame.ndim == 2
+            pixels, text = _grey(frame, data, index, choice, window, notes) if grey else _colour(frame, data)
+        yield Picture(pixels=pixels, window=Window(text=text), notes=notes, dropped=dropped)
 
 
 def _grey(
@@ -89,9 +93,8 @@ def _grey(
         for keyword in ("VOILUTSequence", "VOILUTFunction"):
             if keyword in head:
                 del head[keyword]
-    with _understood("its window"):
-        shown = apply_voi_lut(apply_modality_lut(frame, head), head)
-        low, high = _range_shown(head)
+    shown = apply_voi_lut(apply_modality_lut(frame, head), head)
+    low, high = _range_shown(head)
     if low == high:
         raise BrokenFileError("its header's window maps all values to one")
     levels = np.rint((shown.astype(np.float64) - low) * (255.0 / (high - low))).clip(0, 255).astype(np.uint8)[..., None]
@@ -163,9 +166,8 @@ def _padding(stored: Pixels, data: Dataset) -> npt.NDArray[np.bool_] | None:
 
 
 def _palette(frame: Pixels, data: Dataset) -> tuple[Pixels, str]:
-    with _understood("its palette"):
-        colours = apply_color_lut(frame, data)
-        bits = int(data.RedPaletteColorLookupTableDescriptor[2])
+    colours = apply_color_lut(frame, data)
+    bits = int(data.RedPaletteColorLookupTableDescriptor[2])
     return _to_bytes(colours[..., :3], bits), "palette"
 
 
@@ -206,6 +208,8 @@ def _understood(what: str, hint: str = "") -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+    except YoloCkptError:
+        raise
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = lines[-1].split(" - ")[0][:200] if lines else said(error)

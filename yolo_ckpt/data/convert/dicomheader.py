@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pydicom
+from pydicom.datadict import keyword_for_tag
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.errors import InvalidDicomError
 from pydicom.pixels.decoders.base import get_decoder
@@ -19,6 +20,7 @@ _GREY = (
     "BitsStored", "PixelRepresentation", "PhotometricInterpretation", "RescaleSlope", "RescaleIntercept",
     "ModalityLUTSequence", "VOILUTSequence", "WindowCenter", "WindowWidth", "VOILUTFunction",
 )  # fmt: skip
+_PIXEL_GROUP = 0x7FE0
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _NEEDED = ("Rows", "Columns", "BitsAllocated", "BitsStored", "PixelRepresentation", "PhotometricInterpretation")
 _GROUPS = {
@@ -168,6 +170,12 @@ def group_of(data: Dataset, group: str) -> str:
         if value:
             return hashlib.sha256(f"{keyword}={value}".encode()).hexdigest()
     return ""
+
+
+def kinds_of_tags(data: Dataset) -> Counter[str]:
+    """The names of all tags beside the pixels, without looking at a value."""
+    tags = data.keys()  # a data set itself would give elements, and convert each
+    return Counter({keyword_for_tag(tag) or "private tags": 1 for tag in tags if tag.group != _PIXEL_GROUP})
 
 
 def burned_in(data: Dataset) -> Counter[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,12 +18,12 @@ from yolo_ckpt.data.convert.labels.items import placed
 from yolo_ckpt.data.convert.labels.load import loaded
 from yolo_ckpt.data.convert.naming import is_numbered
 from yolo_ckpt.data.convert.picture import Header, Picture
-from yolo_ckpt.data.convert.problems import BrokenFileError, LeftOutError, raise_if_full
+from yolo_ckpt.data.convert.problems import BrokenFileError, LeftOutError, raise_if_full, said
 from yolo_ckpt.data.convert.request import Request
 from yolo_ckpt.data.convert.rows import Row, Whole, cut_row, wholes
 from yolo_ckpt.data.convert.sources import Source
 from yolo_ckpt.data.convert.tiles import Tile, tiles
-from yolo_ckpt.data.convert.writer import encoded
+from yolo_ckpt.data.convert.writer import encoded, label_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +102,10 @@ def probe(wanted: Probe) -> Header | Outcome:
         if not _is_tiled(found.width, found.height, request):
             limits.check_trainable(found.width, found.height)
         return found
+    except OSError as error:
+        return not_done(source, request, BrokenFileError(f"it cannot be read: {said(error)}"))
     except (BrokenFileError, LeftOutError) as error:
-        return _not_done(source, request, error)
+        return not_done(source, request, error)
 
 
 def _header(source: Source, request: Request) -> Header:
@@ -117,7 +119,7 @@ def _is_tiled(width: int, height: int, request: Request) -> bool:
 
 
 def convert(job: Job) -> Outcome:
-    """Writes what one source file becomes; nothing of it where that fails.
+    """Writes what one source file becomes. Where that fails, images that its outcome does not list may be left.
 
     Raises:
         ConvertError: The disk is full.
@@ -125,9 +127,11 @@ def convert(job: Job) -> Outcome:
     outcome = Outcome()
     try:
         _convert(job, outcome)
+    except OSError as error:
+        raise_if_full(error)
+        return not_done(job.source, job.request, BrokenFileError(f"it cannot be converted: {said(error)}"))
     except (BrokenFileError, LeftOutError) as error:
-        remove(job.folder, outcome.images)
-        return _not_done(job.source, job.request, error)
+        return not_done(job.source, job.request, error)
     finally:
         _scratch(job).unlink(missing_ok=True)
     outcome.notes = +outcome.notes  # without the zeros
@@ -138,10 +142,11 @@ def convert(job: Job) -> Outcome:
 def died(job: Job | Probe) -> Outcome:
     """The outcome of a file whose process ended."""
     error = BrokenFileError("its decoder crashed, or the system ended it for the memory it took")
-    return _not_done(job.source, job.request, error)
+    return not_done(job.source, job.request, error)
 
 
-def _not_done(source: Source, request: Request, error: BrokenFileError | LeftOutError) -> Outcome:
+def not_done(source: Source, request: Request, error: BrokenFileError | LeftOutError) -> Outcome:
+    """The outcome of a file that gives no image, and why."""
     why = str(error).replace(str(source.path), "the file").replace(source.path.name, "the file")
     done = "left out" if isinstance(error, LeftOutError) else "failed"
     return Outcome(done=done, why=why, sha256=_digest(source, request))
@@ -153,14 +158,7 @@ def _digest(source: Source, request: Request) -> str:
     try:
         return hashlib.sha256(source.path.read_bytes()).hexdigest()
     except OSError:
-        return ""  # it cannot be read: that is why it is listed
-
-
-def remove(folder: Path, images: Iterable[str]) -> None:
-    """Takes away images and their labels."""
-    for name in images:
-        (folder / name).unlink(missing_ok=True)
-        label_file(folder / name).unlink(missing_ok=True)
+        return "unreadable"
 
 
 def _convert(job: Job, outcome: Outcome) -> None:
@@ -197,12 +195,14 @@ def _write_picture(job: Job, stem: str, picture: Picture, outcome: Outcome) -> N
     tiled = _is_tiled(width, height, request)
     places = tiles(width, height, request.tile, request.overlap) if tiled else [(0, 0, width, height)]
     seen: set[int] = set()
+    around = np.array([whole.bounds for whole in objects or ()]).reshape(-1, 4)
     for place in places:
         x0, y0, x1, y1 = place
         limits.check_trainable(x1 - x0, y1 - y0)
         levels = picture.window.apply(np.asarray(picture.pixels[y0:y1, x0:x1]))
         name = f"{stem}__y{y0:05d}_x{x0:05d}" if tiled else stem
-        rows = _rows(objects, place, request, seen, outcome.notes) if objects is not None else None
+        near = _touching(around, place)
+        rows = _rows(objects, near, place, request, seen, outcome.notes) if objects is not None else None
         _write(job, name, levels, rows, outcome)
     if objects is not None:
         outcome.notes["objects shown too little by every tile, left out"] += len(objects) - len(seen)
@@ -218,10 +218,20 @@ def _objects(job: Job, picture: Picture, notes: Counter[str]) -> list[Whole] | N
     return wholes(items, picture.size, job.request.task, notes)
 
 
-def _rows(objects: list[Whole], place: Tile, request: Request, seen: set[int], notes: Counter[str]) -> list[Row]:
+def _touching(around: npt.NDArray[np.float64], place: Tile) -> list[int]:
+    """Which of the boxes (N, 4) a tile touches: there may be thousands of both."""
+    x0, y0, x1, y1 = place
+    found = (around[:, 0] <= x1) & (around[:, 2] >= x0) & (around[:, 1] <= y1) & (around[:, 3] >= y0)
+    indices: list[int] = np.flatnonzero(found).tolist()
+    return indices
+
+
+def _rows(
+    objects: list[Whole], near: list[int], place: Tile, request: Request, seen: set[int], notes: Counter[str]
+) -> list[Row]:
     rows = []
-    for index, whole in enumerate(objects):
-        row = cut_row(whole, place, request.task, request.min_visible, notes)
+    for index in near:
+        row = cut_row(objects[index], place, request.task, request.min_visible, notes)
         if row is not None:
             rows.append(row)
             seen.add(index)
@@ -232,18 +242,9 @@ def _write(job: Job, name: str, levels: npt.NDArray[np.uint8], rows: list[Row] |
     data, suffix = encoded(levels, job.request.jpeg)
     image = f"images/{job.split}/{name}{suffix}"
     outcome.images.append(image)
-    try:
-        (job.folder / image).write_bytes(data)
-        if rows is not None:
-            lines = [json.dumps([row.name, " ".join(f"{v:.7g}" for v in row.values)]) for row in rows]
-            label_file(job.folder / image).write_text("\n".join(lines), encoding="utf-8")
-    except OSError as error:
-        raise_if_full(error)
-        raise BrokenFileError(f"{image} cannot be written: {error.strerror}") from error
+    (job.folder / image).write_bytes(data)
+    if rows is not None:
+        lines = [json.dumps([row.name, " ".join(f"{v:.7g}" for v in row.values)]) for row in rows]
+        label_file(job.folder / image).write_text("\n".join(lines), encoding="utf-8")
     outcome.objects.update(row.name for row in rows or ())
     outcome.empty += int(not rows)
-
-
-def label_file(image: Path) -> Path:
-    """The label file of an image in `images/SPLIT/`."""
-    return image.parents[2] / "labels" / image.parent.name / f"{image.stem}.txt"

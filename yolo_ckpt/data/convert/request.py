@@ -94,7 +94,7 @@ class Request:
             without_labels=options["labels"] == "none",
             format_in=options["format_in"],
             mask=options["mask"],
-            classes=tuple(name.strip() for name in options["classes"].split(",") if name.strip()),
+            classes=tuple(dict.fromkeys(name.strip() for name in options["classes"].split(",") if name.strip())),
             drop_difficult=options["difficult"] == "drop",
             window=_window(options["window"], _pair("percentile", options["percentile"], 0, 100)),
             bands=_bands(options["bands"]),

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import psutil
 
-from yolo_ckpt.data.convert.job import Job, Outcome, Probe, convert, died, probe, remove
+from yolo_ckpt.data.convert.job import Job, Outcome, Probe, convert, died, not_done, probe
 from yolo_ckpt.data.convert.labels.find import Labels, find_labels
 from yolo_ckpt.data.convert.naming import stems
 from yolo_ckpt.data.convert.picture import Header
 from yolo_ckpt.data.convert.pool import budget_bytes, run_all, workers_for
+from yolo_ckpt.data.convert.problems import BrokenFileError
 from yolo_ckpt.data.convert.report import Conversion, FileReport
 from yolo_ckpt.data.convert.request import Request
 from yolo_ckpt.data.convert.sources import sources, split_named
 from yolo_ckpt.data.convert.split import shared, splits
-from yolo_ckpt.data.convert.writer import finish, finish_labels, folder_for, write_report
+from yolo_ckpt.data.convert.writer import drop_strays, finish, finish_labels, folder_for, write_report
 from yolo_ckpt.errors import ConvertError, SettingsError
 from yolo_ckpt.units import format_bytes
 
@@ -80,24 +81,25 @@ def _planned(request: Request, advance: Advance) -> _Plan:
     with closing(run_all(probe, probes, workers=workers, budget=budget_bytes(), died=died)) as results:
         for done, (wanted, found) in enumerate(results, 1):
             advance("looking", done, len(probes))
-            looked = _too_large(found) if isinstance(found, Header) else found
+            looked = _within_memory(wanted, found) if isinstance(found, Header) else found
             if isinstance(looked, Header):
                 headers[place[wanted.source.path]] = looked
             else:
                 outcomes[place[wanted.source.path]] = looked
     for index, why in labels.unclear.items():
         if headers.pop(index, None):
-            outcomes[index] = Outcome(done="failed", why=why)
+            outcomes[index] = not_done(labels.images[index], request, BrokenFileError(why))
     split, lines = _split(request, labels, headers)
     return _Plan(labels=labels, headers=headers, outcomes=outcomes, split=split, lines=lines)
 
 
-def _too_large(header: Header) -> Header | Outcome:
+def _within_memory(wanted: Probe, header: Header) -> Header | Outcome:
     free = int(psutil.virtual_memory().available)
     if header.bytes_needed < free:
         return header
     sizes = f"{header.width} x {header.height} px take about {format_bytes(header.bytes_needed)} of memory"
-    return Outcome(done="failed", why=f"{sizes}, {format_bytes(free)} are free; save it as an uncompressed TIFF")
+    error = BrokenFileError(f"{sizes}, {format_bytes(free)} are free; save it as an uncompressed TIFF")
+    return not_done(wanted.source, wanted.request, error)
 
 
 def _split(request: Request, labels: Labels, headers: dict[int, Header]) -> tuple[dict[int, str], list[str]]:
@@ -127,7 +129,8 @@ def _converted(request: Request, plan: _Plan, folder: Path, advance: Advance) ->
         for done, (job, outcome) in enumerate(results, 1):
             advance("converting", done, len(jobs))
             outcomes[place[job.source.path]] = outcome
-    channels = _same_channels(folder, outcomes)
+    channels = _same_channels(outcomes)
+    drop_strays(folder, [image for outcome in outcomes.values() for image in outcome.images])
     names = _names(request, plan.labels, outcomes)
     finish_labels(folder, names)
     result = _summed(request, plan, outcomes, names)
@@ -150,7 +153,7 @@ def _jobs(request: Request, plan: _Plan, folder: Path) -> list[Job]:
     ]  # fmt: skip
 
 
-def _same_channels(folder: Path, outcomes: dict[int, Outcome]) -> int:
+def _same_channels(outcomes: dict[int, Outcome]) -> int:
     """The number of channels of all images; grey and colour ones go together, since the host reads both as colours."""
     counts = Counter(3 if o.bands == 1 else o.bands for o in outcomes.values() if o.done == "converted")
     if not counts:
@@ -159,7 +162,6 @@ def _same_channels(folder: Path, outcomes: dict[int, Outcome]) -> int:
     for outcome in outcomes.values():
         bands = 3 if outcome.bands == 1 else outcome.bands
         if outcome.done == "converted" and bands != channels:
-            remove(folder, outcome.images)
             outcome.done, outcome.why = "failed", f"it has {outcome.bands} bands, most others have {channels}"
             outcome.images, outcome.objects, outcome.empty = [], Counter(), 0
     return channels

@@ -34,9 +34,13 @@ class _Layout:
     Attributes:
         frames: Pictures.
         bands: Channels of each.
-        axes: Positions of frames, height, width and bands in the array's shape; -1 where there is none.
+        axes: Names of the array's axes: those of frames, then height, width, then those of bands.
         colour: The first three bands are red, green and blue.
         alpha: How many of the last bands are transparency.
+        photometric: Its name in tifffile.
+        orientation: As in EXIF.
+        nodata: A value that stands for nothing.
+        texts: Kinds of what the file says besides.
     """
 
     frames: int
@@ -46,6 +50,10 @@ class _Layout:
     width: int
     axes: str
     colour: bool
+    photometric: str
+    orientation: int
+    nodata: float | None
+    texts: Counter[str]
 
 
 def header(path: Path, bands: tuple[int, ...] | None) -> Header:
@@ -56,11 +64,10 @@ def header(path: Path, bands: tuple[int, ...] | None) -> Header:
     """
     with _opened(path) as file:
         layout = _layout(file.series[0], bands)
-        page: Any = file.series[0].keyframe
         limits.check_readable(layout.width, layout.height)
         values = layout.width * layout.height * layout.bands
-        mapped = values * page.dtype.itemsize * layout.frames > MAPPED_FROM_BYTES if page.dtype else False
-        turned = _orientation(page) in QUARTER_TURNS
+        mapped = file.series[0].nbytes > MAPPED_FROM_BYTES
+        turned = layout.orientation in QUARTER_TURNS
         width, height = (layout.height, layout.width) if turned else (layout.width, layout.height)
         needed = path.stat().st_size if mapped else values * (8 + layout.frames * 4)
         return Header(width=width, height=height, frames=layout.frames, bytes_needed=needed)
@@ -79,19 +86,13 @@ def read(path: Path, choice: Choice, bands: tuple[int, ...] | None, scratch: Pat
         BrokenFileError: It cannot be read, or the bands are not there or have to be chosen.
     """
     with _opened(path) as file:
-        series = file.series[0]
-        page: Any = series.keyframe
-        if page.photometric.name in _COLOURS_OF_OPENCV and bands is None:
-            yield from _with_opencv(path, page, choice)
+        layout = _layout(file.series[0], bands)
+        if layout.photometric in _COLOURS_OF_OPENCV and bands is None:
+            yield _picture(plain.decode_upright(path), replace(layout, nodata=None, bands=3), choice)
             return
-        layout = _layout(series, bands)
         chosen = _chosen(layout, bands)
-        stack = _values(path, series, layout, scratch)
-        for frame in range(layout.frames):
-            whole = stack[frame]
-            pixels = upright(whole[..., chosen], _orientation(page))
-            fewer = pixels.shape[2] < layout.bands
-            made = _picture(pixels, page, choice, per_band=not layout.colour, fewer=fewer)
+        for whole in _values(path, file.series[0], layout, scratch):
+            made = _picture(upright(whole[..., chosen], layout.orientation), layout, choice)
             made.notes.update({"further pictures of a TIFF left out": len(file.series) - 1})
             yield made
 
@@ -108,35 +109,30 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
         yield file
 
 
-def _picture(pixels: Pixels, page: Any, choice: Choice, *, per_band: bool, fewer: bool) -> Picture:
+def _picture(pixels: Pixels, layout: _Layout, choice: Choice) -> Picture:
     notes: Counter[str] = Counter()
-    inverted = page.photometric.name == "MINISWHITE"
-    if fewer:
-        notes["bands left out of images"] += 1
+    inverted = layout.photometric == "MINISWHITE"
     if pixels.dtype.kind == "c":
         raise BrokenFileError("its values are complex; save the magnitude")
     if pixels.dtype.name in AS_STORED:
         window = replace(AS_STORED[pixels.dtype.name], inverted=inverted)
     else:
-        window = measured(pixels, choice, notes, per_band=per_band, nodata=_nodata(page), inverted=inverted)
+        per_band = not layout.colour and layout.photometric not in _COLOURS_OF_OPENCV
+        window = measured(pixels, choice, notes, per_band=per_band, nodata=layout.nodata, inverted=inverted)
+    notes["images with bands left out"] += int(pixels.shape[2] < layout.bands)
     return Picture(
-        pixels=pixels, window=window, orientation=_orientation(page), notes=+notes, dropped=_texts(page)
-    )  # fmt: skip
-
-
-def _with_opencv(path: Path, page: Any, choice: Choice) -> Iterator[Picture]:
-    pixels, notes = plain.decode_upright(path), Counter[str]()
-    window = AS_STORED.get(pixels.dtype.name) or measured(pixels, choice, notes)
-    yield Picture(
-        pixels=pixels, window=window, orientation=_orientation(page), notes=+notes, dropped=_texts(page)
+        pixels=pixels, window=window, orientation=layout.orientation, notes=+notes, dropped=layout.texts.copy()
     )  # fmt: skip
 
 
 def _layout(series: Any, bands: tuple[int, ...] | None) -> _Layout:
     """Frames are what remains beside height, width, samples and channels. Where bands are asked for and there are none,
-    the pages are the bands: that is how the host keeps them."""
+    the pages are the bands: that is how the host keeps them.
+
+    Raises:
+        BrokenFileError: The header does not make sense.
+    """
     axes, shape = series.axes, series.shape
-    colour = series.keyframe.photometric.name == "RGB"
     if "Y" not in axes or "X" not in axes:
         raise BrokenFileError(f"the TIFF has the axes {axes}, none of them a height and a width")
     band_axes = "".join(a for a in axes if a in "SC")
@@ -145,15 +141,27 @@ def _layout(series: Any, bands: tuple[int, ...] | None) -> _Layout:
         band_axes, others = others[0], []
     count = dict(zip(axes, shape, strict=True))
     order = "".join(others) + "YX" + band_axes
-    return _Layout(
-        frames=int(np.prod([count[a] for a in others], dtype=int)),
-        bands=int(np.prod([count[a] for a in band_axes], dtype=int)),
-        alpha=sum(int(extra) in (1, 2) for extra in series.keyframe.extrasamples),
-        height=count["Y"],
-        width=count["X"],
-        axes=order,
-        colour=colour,
-    )
+    with decoding("the TIFF header"):
+        return _Layout(
+            **_facts(series.keyframe),
+            frames=int(np.prod([count[a] for a in others], dtype=int)),
+            bands=int(np.prod([count[a] for a in band_axes], dtype=int)),
+            height=count["Y"],
+            width=count["X"],
+            axes=order,
+        )
+
+
+def _facts(page: Any) -> dict[str, Any]:
+    photometric = page.photometric.name
+    return {
+        "alpha": sum(int(extra) in (1, 2) for extra in page.extrasamples),
+        "colour": photometric == "RGB",
+        "photometric": photometric,
+        "orientation": _orientation(page),
+        "nodata": _nodata(page),
+        "texts": Counter({name: 1 for code, name in _TEXTS.items() if code in page.tags}),
+    }
 
 
 def _chosen(layout: _Layout, bands: tuple[int, ...] | None) -> Any:
@@ -223,7 +231,3 @@ def _nodata(page: Any) -> float | None:
     except ValueError:
         return None
     return None if value is None or np.isnan(value) else value
-
-
-def _texts(page: Any) -> Counter[str]:
-    return Counter({name: 1 for code, name in _TEXTS.items() if code in page.tags})

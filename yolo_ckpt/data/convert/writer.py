@@ -6,7 +6,7 @@ import io
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,20 @@ def _move(folder: Path, dst: Path) -> None:
         folder.rename(dst)
     except OSError as error:
         raise ConvertError(f"dst={dst} cannot be put in place ({error.strerror}); give a new folder") from error
+
+
+def label_file(image: Path) -> Path:
+    """The label file of an image in `images/SPLIT/`."""
+    return image.parents[2] / "labels" / image.parent.name / f"{image.stem}.txt"
+
+
+def drop_strays(folder: Path, images: Iterable[str]) -> None:
+    """Takes away every file but these images and their labels: what failed files and processes that died have left."""
+    kept = {folder / image for image in images}
+    kept |= {label_file(image) for image in kept}
+    for path in folder.rglob("*"):
+        if path.is_file() and path not in kept:
+            path.unlink()
 
 
 def finish_labels(folder: Path, names: Sequence[str]) -> None:

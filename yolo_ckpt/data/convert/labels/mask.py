@@ -30,7 +30,8 @@ def read(path: Path) -> Mask:
     Raises:
         BrokenFileError: It cannot be read, or has no whole values.
     """
-    values = _tiff(path) if kinds.kind_of(kinds.first_bytes(path)) == "tiff" else _image(path)
+    with decoding("its mask"):
+        values = _tiff(path) if kinds.kind_of(kinds.first_bytes(path)) == "tiff" else _image(path)
     if values.ndim == 3:
         red, green, blue = (values[..., i].astype(np.uint32) for i in range(3))
         values = red << 16 | green << 8 | blue
@@ -43,8 +44,7 @@ def read(path: Path) -> Mask:
 
 
 def _tiff(path: Path) -> Mask:
-    with decoding("its mask"):
-        values: Mask = np.squeeze(tifffile.imread(path))
+    values: Mask = np.squeeze(tifffile.imread(path))
     if values.ndim == 3 and values.shape[2] not in (3, 4):
         raise BrokenFileError("its mask has several pages; one picture is read")
     return values
@@ -53,9 +53,8 @@ def _tiff(path: Path) -> Mask:
 def _image(path: Path) -> Mask:
     with opened(path) as image:
         limits.check_readable(*image.size)
-        with decoding("its mask"):
-            upright: Image.Image = ImageOps.exif_transpose(image)
-            return np.asarray(upright.convert("RGB") if upright.mode in ("RGBA", "CMYK") else upright)
+        upright: Image.Image = ImageOps.exif_transpose(image)
+        return np.asarray(upright.convert("RGB") if upright.mode in ("RGBA", "CMYK") else upright)
 
 
 def annotation(path: Path, *, meaning: str, classes: Sequence[str]) -> Annotation:
