@@ -311,7 +311,7 @@ def test_what_a_dead_process_left_is_not_in_the_data_set(
         return write(self, data)
 
     monkeypatch.setattr(Path, "write_bytes", limited)
-    done: Done = convert(src, "tile=100", "overlap=0")
+    done: Done = convert(src, "tile=100", "overlap=0", "val=0")
     assert done.failed == {"b.png": "it cannot be converted: Input/output error"}
     assert [p.stem for p in done.images()] == ["a"]
     assert not list(done.dst.rglob("b__*"))
