@@ -416,6 +416,19 @@ def test_labels_of_the_nearest_folder(src: Path, convert: Any) -> None:
     assert done.rows(by_name["two/0.png"])[0][1] == 0.75
 
 
+def test_the_nearest_of_two_images_gets_the_label(src: Path, convert: Any) -> None:
+    for place in ("images/train", "images/val", "labels/train"):
+        (src / place).mkdir(parents=True)
+    picture(src / "images/train/0.png")
+    picture(src / "images/val/0.png")
+    (src / "labels/train/0.txt").write_text("0 0.5 0.5 0.1 0.1\n", encoding="utf-8")
+    done: Done = convert(src)
+    assert done.status == 0
+    assert len(list(done.dst.glob("labels/train/*.txt"))) == 1
+    assert not list(done.dst.glob("labels/val/*.txt"))
+    assert "1 images have no label: they train as background" in done.report["lines"]
+
+
 def test_a_label_that_fits_two_images_fits_none(src: Path, convert: Any, tmp_path: Path) -> None:
     labels = tmp_path / "elsewhere"
     labels.mkdir()

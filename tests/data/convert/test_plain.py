@@ -230,6 +230,28 @@ def test_above_the_limit_of_opencv_pil_reads(tmp_path: Path, monkeypatch: pytest
         read(tmp_path / "deep.png")
 
 
+def test_a_cut_jpeg_that_opencv_fills_up_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As OpenCV 4 does; version 5 gives nothing back."""
+    RGB.save(tmp_path / "a.jpg", quality=95)
+    whole = (tmp_path / "a.jpg").read_bytes()
+    (tmp_path / "a.jpg").write_bytes(whole[: len(whole) * 2 // 3])
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: np.full((48, 64, 3), 128, np.uint8))
+    with pytest.raises(BrokenFileError, match="truncated"):
+        plain.read(tmp_path / "a.jpg", Choice())
+
+
+def test_bands_have_windows_of_their_own_and_colours_share_one(tmp_path: Path) -> None:
+    values = np.stack([np.linspace(0, top, 64 * 64).reshape(64, 64) for top in (200, 2000, 20000)], -1).astype(
+        np.uint16
+    )
+    for photometric, windows in (("rgb", 1), ("minisblack", 3)):
+        path = tmp_path / f"{photometric}.tif"
+        tifffile.imwrite(path, values, photometric=photometric, planarconfig="contig")
+        picture = read(path)
+        assert len(picture.window.low) == windows
+        assert (picture.window.apply(picture.pixels)[..., 0].max() == 255) == (photometric == "minisblack")
+
+
 def test_pil_keeps_its_limit_afterwards(tmp_path: Path) -> None:
     RGB.save(tmp_path / "a.png")
     before = Image.MAX_IMAGE_PIXELS

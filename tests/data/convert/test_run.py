@@ -48,6 +48,14 @@ def half(path: Path, suffix: str) -> None:
     path.write_bytes(data[: len(data) // 2])
 
 
+def exif(path: Path, orientation: int, size: int = 0) -> None:
+    """An image whose EXIF has an orientation that is none, or a block as large as JPEG takes."""
+    found = Image.Exif()
+    found[274] = orientation
+    found[0x010E] = "x" * size
+    Image.fromarray(smooth(40, 60)).save(path, exif=found)
+
+
 def link(path: Path, target: str) -> None:
     path.symlink_to(target)
 
@@ -83,6 +91,9 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "mono1.dcm": (lambda p: made(p, GREY, PhotometricInterpretation="MONOCHROME1"), ""),
     "cut.dcm": (lambda p: p.write_bytes(file("MR_truncated.dcm").read_bytes()), "8130 vs 8192 bytes"),
     "jls.dcm": (lambda p: p.write_bytes(file("MR_small_jpeg_ls_lossless.dcm").read_bytes()), "pip install pyjpegls"),
+    "turned999.jpg": (lambda p: exif(p, 999), ""),
+    "turned6.png": (lambda p: exif(p, 6, size=3_000_000), ""),
+    "turned6.jpg": (lambda p: exif(p, 6, size=60_000), ""),
     "loop": (lambda p: link(p, "."), ""),
     "gone.png": (lambda p: link(p, "nowhere.png"), "it cannot be opened"),
     "Ünïcode with spaces.png": (lambda p: Image.fromarray(smooth(40, 40)).save(p), ""),
@@ -150,6 +161,18 @@ def test_the_host_trains_on_it(src: Path, convert: Any) -> None:
     assert (len(done.images("train")), len(done.images("val"))) == (4, 1)
     assert Path(data["train"]).is_dir()
     assert Path(data["val"]).is_dir()
+
+
+def test_a_source_that_cannot_be_written_to(src: Path, convert: Any) -> None:
+    for i in range(3):
+        Image.fromarray(smooth(40, 40, i)).save(src / f"{i}.jpg")
+    before = snapshot(src)
+    src.chmod(0o555)
+    try:
+        assert convert(src).status == 0
+    finally:
+        src.chmod(0o755)
+    assert snapshot(src) == before
 
 
 def test_a_single_file(src: Path, convert: Any) -> None:
@@ -288,7 +311,7 @@ def test_what_a_dead_process_left_is_not_in_the_data_set(
         return write(self, data)
 
     monkeypatch.setattr(Path, "write_bytes", limited)
-    done: Done = convert(src, "tile=100", "overlap=0")
+    done: Done = convert(src, "tile=100", "overlap=0", "val=0")
     assert done.failed == {"b.png": "it cannot be converted: Input/output error"}
     assert [p.stem for p in done.images()] == ["a"]
     assert not list(done.dst.rglob("b__*"))

@@ -57,8 +57,9 @@ def test_no_finite_value_is_an_error() -> None:
         measured(np.full((4, 4, 1), np.nan, np.float32), Choice(), Counter())
 
 
-def test_nodata_is_black_and_not_measured() -> None:
-    values = np.random.default_rng(3).uniform(100, 200, (64, 64, 1)).astype(np.float32)
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.int32])
+def test_nodata_is_black_and_not_measured(dtype: type) -> None:
+    values = np.random.default_rng(3).uniform(100, 1000, (64, 64, 1)).astype(dtype)
     values[:32] = -9999
     levels = measured(values, Choice(), Counter(), nodata=-9999.0).apply(values)
     assert (levels[:32] == 0).all()

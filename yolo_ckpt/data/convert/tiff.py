@@ -186,13 +186,23 @@ def _values(path: Path, series: Any, layout: _Layout, scratch: Path) -> Pixels:
     else:
         with decoding("the TIFF"):
             try:
-                values = series.asarray(level=0, out=_mapped(scratch, series)) if large else series.asarray(level=0)
+                values = _unpacked(series, scratch if large else None)
             except ValueError as error:
                 if "imagecodecs" not in str(error):
                     raise
                 values = _other_codec(path, series, error)
     order = [series.axes.index(a) for a in layout.axes]
     return values.transpose(order).reshape(layout.frames, layout.height, layout.width, layout.bands)
+
+
+def _unpacked(series: Any, scratch: Path | None) -> Pixels:
+    """The values in memory, by this thread alone since there is a process for each core, or by several in `scratch`."""
+    values: Pixels
+    if scratch is None:
+        values = series.asarray(level=0, maxworkers=1)
+    else:
+        values = series.asarray(level=0, out=_mapped(scratch, series))
+    return values
 
 
 def _mapped(scratch: Path, series: Any) -> Pixels:
