@@ -26,8 +26,9 @@ import resource, sys
 from yolo_ckpt import cli
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 status = cli.main(sys.argv[1:])
-after = resource.getrusage(resource.RUSAGE_SELF)
-print(status, before >> 10, after.ru_maxrss >> 10, after.ru_utime + after.ru_stime, file=sys.stderr)
+after, workers = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+cpu = sum(used.ru_utime + used.ru_stime for used in (after, workers))
+print(status, before >> 10, after.ru_maxrss >> 10, cpu, file=sys.stderr)
 """
 
 

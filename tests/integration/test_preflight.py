@@ -57,7 +57,19 @@ def test_healthy_data_is_no_line(tmp_path: Path, lines: Lines) -> None:
     assert lines == []
 
 
-def test_what_is_wrong_in_two_lines(tmp_path: Path, lines: Lines) -> None:
+def test_once_in_a_run(tmp_path: Path, lines: Lines) -> None:
+    """The host asks for the batch first, and builds again after a failure."""
+    yaml = make_set(tmp_path)
+    add(tmp_path, "train/bad.png", b"text")
+    flight, trainer = Preflight(), trainer_of(yaml)
+    for _ in range(2):
+        flight.look(trainer)
+    for _ in range(2):
+        flight.tell(trainer, planned=True)
+    assert len(lines) == 1
+
+
+def test_what_is_wrong_in_a_line(tmp_path: Path, lines: Lines) -> None:
     yaml = make_set(tmp_path)
     names = (
         "zero bytes", "JPEG with bytes after its end", "16 bits with values 0 to 2047", "1-bit PNG of 33000 x 33000",
@@ -172,6 +184,15 @@ def test_tasks_with_other_labels_are_left_alone(task: str, tmp_path: Path, lines
     yaml = make_set(tmp_path)
     add(tmp_path, "train/bad.png", b"")
     flown(yaml, task=task)
+    assert lines == []
+
+
+def test_sources_that_are_no_files_are_left_alone(tmp_path: Path, lines: Lines) -> None:
+    trainer = trainer_of(make_set(tmp_path))
+    trainer.data["train"] = [{"img_path": "x", "json_file": "y"}]
+    flight = Preflight()
+    flight.look(trainer)
+    flight.tell(trainer, planned=True)
     assert lines == []
 
 

@@ -62,7 +62,7 @@ class Preflight:
 
     def look(self, trainer: Any) -> None:
         """Look at a sample of the images that `trainer` is going to read, and log what is wrong with them."""
-        if self._looked or trainer.args.task not in TASKS:
+        if self._looked or trainer.args.task not in TASKS or not _in_files(trainer.data):
             return
         self._looked = True
         try:
@@ -84,18 +84,26 @@ class Preflight:
             _log_failure(error)
 
 
+def _in_files(data: Any) -> bool:
+    """True for splits that are folders and lists; some trainers keep descriptions of other sources there."""
+    places = [data.get(split) for split in ("train", "val")] if isinstance(data, dict) else [None]
+    flat = [place for given in places for place in (given if isinstance(given, list) else [given])]
+    return all(isinstance(place, (str, Path)) for place in flat)
+
+
 def _log_failure(error: Exception) -> None:
     compat.log(f"the data could not be looked at ({type(error).__name__}: {error}); going on", warning=True)
 
 
 def _look(trainer: Any) -> _Seen:
     """Headers and labels of some of the images."""
-    described = {key: value for key, value in trainer.data.items() if key != "test"}
+    described = {key: value for key, value in trainer.data.items() if key != "test"}  # not read in training
     data = of_description(described, str(trainer.args.data), MOST_LISTED)
     rules = data.rules(trainer.args.task, any_class=bool(trainer.args.single_cls))
+    items = items_of(data)
     looked, until = [], time.perf_counter() + SECONDS
     with silent():
-        for item in spread(items_of(data), MOST_LOOKED_AT):
+        for item in spread(items, MOST_LOOKED_AT):
             looked.append(look(item, rules))
             if time.perf_counter() > until:
                 break

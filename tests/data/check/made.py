@@ -15,6 +15,7 @@ import tifffile
 from PIL import Image
 
 SIZE = (80, 64)  # width, height
+ZSTD = 50000
 ROW = "0 0.5 0.5 0.25 0.25\n"
 
 
@@ -39,6 +40,18 @@ def tiff(pixels: Any, **options: Any) -> bytes:
     content = io.BytesIO()
     tifffile.imwrite(content, pixels, **options)
     return content.getvalue()
+
+
+def with_codec(content: bytes, codec: int) -> bytes:
+    """A TIFF that says of its pixels that they are compressed so (tag 259)."""
+    plain, other = (struct.pack("<HHIHH", 259, 3, 1, value, 0) for value in (1, codec))
+    assert content.count(plain) == 1
+    return content.replace(plain, other)
+
+
+def heic() -> bytes:
+    """What a HEIC file begins with."""
+    return struct.pack(">I4s4sI", 16, b"ftyp", b"heic", 0) + bytes(200)
 
 
 def png16(pixels: Any) -> bytes:
@@ -92,6 +105,7 @@ IMAGES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "JPEG 2000 cut off": ("a.jp2", lambda: encoded("JPEG2000")[:-500]),
     "GIF by the name of a PNG": ("a.png", lambda: encoded("GIF")),
     "DICOM by the name of a PNG": ("a.png", dicom),
+    "HEIC": ("a.heic", heic),
     "CMYK": ("a.jpg", lambda: encoded("JPEG", mode="CMYK")),
     "palette": ("a.png", lambda: encoded("PNG", mode="P")),
     "1 bit": ("a.png", lambda: encoded("PNG", mode="1")),
@@ -108,7 +122,7 @@ IMAGES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "eight bands": ("a.tif", lambda: tiff(noise(8), photometric="minisblack", planarconfig="contig")),
     "two bands": ("a.tif", lambda: tiff(noise(2), photometric="minisblack", planarconfig="contig")),
     "five pages": ("a.tif", lambda: tiff(np.stack([noise(1, seed=i) for i in range(5)]), photometric="minisblack")),
-    "TIFF with a codec that OpenCV lacks": ("a.tif", lambda: tiff(noise(), compression="zstd", photometric="rgb")),
+    "TIFF with a codec that OpenCV lacks": ("a.tif", lambda: with_codec(tiff(noise(), photometric="rgb"), ZSTD)),
     "EXIF orientation 6": ("a.jpg", lambda: turned(6)),
     "EXIF orientation 65535": ("a.jpg", lambda: turned(65535)),
 }

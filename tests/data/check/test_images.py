@@ -34,6 +34,7 @@ SAID: dict[str, tuple[str, str, str] | None] = {
     "JPEG 2000 cut off": ("image-truncated", "fails", "training stops"),
     "GIF by the name of a PNG": ("image-format", "loses", "it is GIF inside"),
     "DICOM by the name of a PNG": ("image-unreadable", "loses", "it is a DICOM file"),
+    "HEIC": ("image-unreadable", "loses", "pi-heif"),
     "CMYK": ("image-cmyk", "note", "CMYK"),
     "palette": ("image-palette", "note", "palette"),
     "1 bit": ("image-bilevel", "note", "1 bit"),

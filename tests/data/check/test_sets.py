@@ -117,6 +117,7 @@ def test_label_files_without_an_image(tmp_path: Path, capsys: pytest.CaptureFixt
     (labels / "sub" / "gone.txt").write_text(ROW, encoding="utf-8")
     (labels / "classes.txt").write_text("cat\ndog\n", encoding="utf-8")
     (labels / "empty.txt").write_text("", encoding="utf-8")
+    (labels / "size.txt").write_text("80 64\n", encoding="utf-8")
     status, report = checked(yaml, capsys)
     assert status == 1
     assert said_of(report, labels / "gone.txt") == [("label-orphan", "loses", "3 rows, and no image of that name")]
@@ -148,6 +149,7 @@ SETS = {
     "kpt_shape is missing": ("", "keypoints-undefined", "fails", "task=pose"),
     "val is not there": ("", "data-unusable", "fails", "missing path"),
     "train is not there": ("", "split-missing", "fails", "no such folder"),
+    "test is not there": ("test: images/test\n", "split-missing", "note", "no such folder"),
     "train is empty": ("", "split-empty", "fails", "train has no image"),
     "all of val is dropped": ("", "split-unusable", "fails", "all 1 images of val"),
     "no label in train": ("", "split-unlabelled", "fails", "none of 2 images"),
@@ -232,7 +234,21 @@ def test_a_data_set_that_the_host_would_download(tmp_path: Path, capsys: pytest.
     status, report = checked(yaml, capsys)
     assert status == 1
     assert said_of(report)[0][:2] == ("data-unusable", "fails")
+    assert "fetch the data first" in report["findings"][0]["advice"]
     assert not marker.exists()
+
+
+def test_no_font_is_fetched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ultralytics.data import utils
+
+    def fetch(font: str = "") -> None:
+        raise AssertionError(f"asked for {font}")
+
+    monkeypatch.setattr(utils, "check_font", fetch)
+    assert checked(make_set(tmp_path), capsys)[0] == 0
+    assert utils.check_font is fetch
 
 
 def test_nothing_but_json_where_the_host_has_something_to_say(

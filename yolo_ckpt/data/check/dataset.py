@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tarfile
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def resolve(data: str) -> DataSet:
 def of_description(described: dict[str, Any], data: str, limit: int | None = None) -> DataSet:
     """The data set of the host's own description of it; about `limit` images of each split at most."""
     taken = endings()
-    listings = {split: list_images(_places(described[split]), taken, limit) for split in SPLITS if described.get(split)}
+    listings = {split: _listed(split, described[split], taken, limit) for split in SPLITS if described.get(split)}
     names = described["names"]
     return DataSet(
         yaml=str(described.get("yaml_file") or data), root=str(described.get("path") or ""),
@@ -80,8 +80,14 @@ def of_description(described: dict[str, Any], data: str, limit: int | None = Non
     )  # fmt: skip
 
 
-def _places(given: Any) -> list[str]:
-    return [str(place) for place in (given if isinstance(given, list) else [given])]
+def _listed(split: str, given: Any, taken: frozenset[str], limit: int | None) -> Listing:
+    """The files of a split, which may be one place or a list of them; training goes on without a test split."""
+    listing = list_images([str(place) for place in (given if isinstance(given, list) else [given])], taken, limit)
+    if split != "test":
+        return listing
+    return replace(
+        listing, findings=tuple(replace(f, kind="note") if f.kind == "fails" else f for f in listing.findings)
+    )
 
 
 def _keypoints(shape: Any) -> tuple[int, int]:
@@ -118,4 +124,7 @@ def _unusable(data: str, error: Exception) -> DataSet:
     if isinstance(error, FileNotFoundError) and not Path(data).exists() and "images not found" not in message:
         raise SettingsError(f"data={data} is not there; give the path of the data set's YAML") from None
     reason = message.split(" Note dataset download directory", maxsplit=1)[0]
-    return DataSet(yaml=data, root="", listings={}, findings=(finding("data-unusable", data, reason),))
+    absent = "images not found" in message
+    advice = "correct path: and val:, or fetch the data first, which training does where the YAML has download:"
+    said = finding("data-unusable", data, reason, advice=advice if absent else "")
+    return DataSet(yaml=data, root="", listings={}, findings=(said,))

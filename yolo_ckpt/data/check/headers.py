@@ -111,6 +111,8 @@ def _what_else(file: IO[bytes]) -> str:
     head = file.read(132)
     if head[128:] == b"DICM":
         return ": it is a DICOM file"
+    if head[4:8] == b"ftyp" and head[8:12] in (b"heic", b"heix", b"mif1", b"msf1"):
+        return ": it is HEIC, for which the host needs the package pi-heif"
     printable = head.isascii() and all(byte >= 32 or byte in b"\t\r\n" for byte in head)
     return ": it is text" if printable else ""
 

@@ -173,7 +173,7 @@ def _notes(path: str, header: Header, channels: int) -> Iterator[Finding]:
     if header.mode in _MODES:
         code, what = _MODES[header.mode]
         yield finding(code, path, what)
-    if header.orientation in TURNED and channels not in (1, 3):
+    if header.orientation in TURNED and channels not in (1, 3) and header.format != "TIFF":  # OpenCV turns TIFFs always
         reason = f"orientation {header.orientation}, which the host heeds for the labels but not for the pixels"
         yield finding("image-turned", path, reason, kind="loses", advice="turn the pixels and remove the tag")
     elif 1 < header.orientation <= 8:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from yolo_ckpt.data.check.findings import Finding, finding
+from yolo_ckpt.data.check.findings import Finding, finding, many
 from yolo_ckpt.data.check.labels import Floats, Labels
 from yolo_ckpt.data.check.scan import Looked
 
@@ -26,9 +26,9 @@ def label_findings(looked: Looked, task: str, imgsz: int) -> Iterator[Finding]:
         yield finding(labels.code, path, labels.reason)
         return
     if task in _POLYGON_TASKS and len(labels.boxes) and not labels.polygons:
-        yield finding("label-boxes", path, f"{len(labels.boxes)} rows of 5 columns; task={task} needs polygons")
+        yield finding("label-boxes", path, f"{many(len(labels.boxes), 'row')} of 5 columns; task={task} needs polygons")
     if labels.duplicates:
-        yield finding("label-duplicate", path, f"{labels.duplicates} rows")
+        yield finding("label-duplicate", path, many(labels.duplicates, "row"))
     yield from _of_boxes(looked, imgsz)
 
 
@@ -39,24 +39,21 @@ def _of_boxes(looked: Looked, imgsz: int) -> Iterator[Finding]:
     sides = clipped_sides(looked.labels, width, height)
     over = _over_edge(looked.labels.boxes, width, height)
     if (over > _EDGE_PX).any():
-        yield finding(
-            "label-over-edge",
-            looked.label_path,
-            f"{int((over > _EDGE_PX).sum())} objects, by up to {over.max():.0f} px",
-        )
+        reason = f"{many(int((over > _EDGE_PX).sum()), 'object')}, by up to {over.max():.0f} px"
+        yield finding("label-over-edge", looked.label_path, reason)
     empty = (sides <= 0).any(1)
     if empty.any():
-        yield finding("label-no-area", looked.label_path, f"{int(empty.sum())} objects without width or height")
+        yield finding("label-no-area", looked.label_path, f"{many(int(empty.sum()), 'object')} without width or height")
     trained = sides * (imgsz / max(width, height))
     small = (trained <= LEAST_PX).any(1) & ~empty
     if small.any():
         least = trained[small].min()
-        reason = f"{int(small.sum())} objects at imgsz={imgsz}, down to {least:.1f} px"
+        reason = f"{many(int(small.sum()), 'object')} at imgsz={imgsz}, down to {least:.1f} px"
         yield finding("object-too-small", looked.label_path, reason)
     thin = _ratio(sides) >= MOST_RATIO
     thin &= ~small & ~empty
     if thin.any():
-        reason = f"{int(thin.sum())} objects, up to {_ratio(sides)[thin].max():.0f} times as long as wide"
+        reason = f"{many(int(thin.sum()), 'object')}, up to {_ratio(sides)[thin].max():.0f} times as long as wide"
         yield finding("object-too-thin", looked.label_path, reason)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from yolo_ckpt.data.check.dataset import DataSet, endings, resolve
@@ -14,7 +14,7 @@ from yolo_ckpt.data.check.imagefindings import FORMATS_BESIDE, image_findings, i
 from yolo_ckpt.data.check.judge import Verdict, in_doubt, judged
 from yolo_ckpt.data.check.labelfindings import label_findings
 from yolo_ckpt.data.check.memory import HostMemory, Loading, Shapes, host_memory, memory_findings
-from yolo_ckpt.data.check.scan import Item, Looked, Step, look_at_all
+from yolo_ckpt.data.check.scan import Bar, Item, Looked, Step, look_at_all
 from yolo_ckpt.data.check.setfindings import file_findings, overlap_findings, split_findings
 from yolo_ckpt.data.check.statistics import (
     Pictures,
@@ -29,8 +29,6 @@ from yolo_ckpt.data.check.statistics import (
 from yolo_ckpt.data.check.task import task_of
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.budget import objects_per_image
-
-Bar = Callable[[str, int], contextlib.AbstractContextManager[Step]]
 
 
 @contextlib.contextmanager
@@ -124,8 +122,7 @@ def check(options: Options, bar: Bar = unseen) -> Report:
         )
         items = []
     rules = data.rules(task)
-    with bar("looking at images and labels", len(items)) as step:
-        looked = look_at_all(items, rules, step)
+    looked = look_at_all(items, rules, bar, "looking at images and labels")
     doubtful = sum(in_doubt(one.header, data.channels) for one in looked)
     with bar("decoding what is in doubt", len(looked) if options.full else doubtful) as step:
         verdicts = judged(looked, data.channels, step, everything=options.full)

@@ -1,30 +1,37 @@
-"""Looking at every image and its label file, a few at a time.
+"""Looking at every image and its label file, several at a time.
 
-Threads, measured on 2 cores with 10,000 files in the cache of the system: one thread 1.7 s, four threads 2.1 s, two
-processes 2.0 s and the import of this package in each where they cannot be forked. There Python's own work counts and
-nothing is gained; where the files come from a disk or the network, waiting counts, and threads wait together.
+Processes on Linux, where they are forked as the host's loaders are. Measured on 2 cores with 10,000 files of 30 KB: in
+the cache of the system, 1.8 s with four processes, 2.2 s one by one, 2.7 to 3.5 s with four threads, which wait for
+each other's Python; from the disk 4 s, 6 to 9 s and 4 to 8 s. Elsewhere a process would import everything anew, so
+threads it is.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import multiprocessing
+import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from typing import TypeVar
 
 from yolo_ckpt.data.check.headers import Header, read_header
 from yolo_ckpt.data.check.labels import Labels, Rules, read_labels
+from yolo_ckpt.errors import YoloCkptError
 
-THREADS = 4
+WORKERS = 4
 _CHUNK = 64
+_FEW = 500  # images for which starting processes takes longer than looking
 
 T = TypeVar("T")
 R = TypeVar("R")
 Step = Callable[[int], None]
+Bar = Callable[[str, int], contextlib.AbstractContextManager[Step]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,12 +69,44 @@ def look(item: Item, rules: Rules) -> Looked:
     return Looked(path=item.path, label_path=item.label_path, split=item.split, header=header, labels=labels)
 
 
-def look_at_all(items: Sequence[Item], rules: Rules, step: Step) -> list[Looked]:
-    """All of them, in their order; `step` hears how many more are done."""
-    return in_threads(lambda item: look(item, rules), items, step)
+def look_at_all(items: Sequence[Item], rules: Rules, bar: Bar, title: str) -> list[Looked]:
+    """All of them, in their order, with a progress bar.
+
+    Raises:
+        YoloCkptError: A process that read files was killed.
+    """
+    if sys.platform != "linux" or len(items) < _FEW:
+        with bar(title, len(items)) as step:
+            return in_threads(lambda item: look(item, rules), items, step)
+    try:
+        return _in_processes(items, rules, bar, title)
+    except BrokenExecutor as error:
+        raise YoloCkptError(f"a process that read the files was killed ({error}); look at the free memory") from error
 
 
-def in_threads(work: Callable[[T], R], items: Sequence[T], step: Step, threads: int = THREADS) -> list[R]:
+def _in_processes(items: Sequence[Item], rules: Rules, bar: Bar, title: str) -> list[Looked]:
+    results: list[Looked] = []
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(WORKERS, mp_context=context, initializer=_begin) as pool:
+        chunks = pool.map(_look_at, _chunks(items), repeat(rules))  # forks now, before the bar has a thread
+        with bar(title, len(items)) as step:
+            for chunk in chunks:
+                results += chunk
+                step(len(chunk))
+    return results
+
+
+def _begin() -> None:
+    """A worker leaves interruptions to the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _look_at(items: list[Item], rules: Rules) -> list[Looked]:
+    with silent():
+        return [look(item, rules) for item in items]
+
+
+def in_threads(work: Callable[[T], R], items: Sequence[T], step: Step, threads: int = WORKERS) -> list[R]:
     """`work` on every item, in their order, by so many threads; `step` hears how many more are done."""
 
     def some(chunk: list[T]) -> list[R]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from yolo_ckpt.data.check.dataset import DataSet
-from yolo_ckpt.data.check.findings import Finding, Severity, finding
+from yolo_ckpt.data.check.findings import Finding, Severity, finding, many
 from yolo_ckpt.data.check.scan import Looked
 
 _TRAINED = ("train", "val")  # a run needs both
@@ -46,7 +46,7 @@ def file_findings(data: DataSet, looked: Sequence[Looked]) -> Iterator[Finding]:
     owners = Counter(one.label_path for one in {one.path: one for one in looked}.values())
     for path, images in owners.items():
         if images > 1:
-            yield finding("label-shared", path, f"{images} images")
+            yield finding("label-shared", path, many(images, "image"))
     yield from _replaced(data, looked)
     yield from _orphans(data, owners)
 
@@ -80,7 +80,7 @@ def _orphans(data: DataSet, owners: Counter[str]) -> Iterator[Finding]:
             seen.add(path)
             rows = _rows(path)
             if rows:
-                yield finding("label-orphan", str(path), f"{rows} rows, and no image of that name")
+                yield finding("label-orphan", str(path), f"{many(rows, 'row')}, and no image of that name")
 
 
 def _label_folders(data: DataSet) -> list[Path]:
