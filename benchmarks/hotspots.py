@@ -1,8 +1,9 @@
-"""What else is large at full resolution, stock against bounded: the assigner, the mask loss, the losses of all tasks;
-and in validation NMS and masks.
+"""What else is large at full resolution, stock against bounded: the assigner, the mask and semantic losses, the losses
+of all tasks; and in validation NMS and masks.
 
     python benchmarks/hotspots.py assigner imgsz=4096 boxes=3000 classes=2 [stock=no]
     python benchmarks/hotspots.py masks positives=1000 side=512
+    python benchmarks/hotspots.py semantic imgsz=2048 classes=19
     python benchmarks/hotspots.py losses imgsz=2048 objects=1000 [models=yolo26n.yaml,...]
     python benchmarks/hotspots.py nms imgsz=4096 classes=80 model=untrained [stock=no turned=yes]
     python benchmarks/hotspots.py valmasks objects=1000 detections=300 side=512 [from=256]
@@ -19,13 +20,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 from ultralytics.utils import nms as host_nms
-from ultralytics.utils.loss import v8SegmentationLoss
+from ultralytics.utils.loss import SemanticSegmentationLoss, v8SegmentationLoss
 from ultralytics.utils.metrics import mask_iou
 from ultralytics.utils.ops import process_mask
 from ultralytics.utils.tal import TaskAlignedAssigner, make_anchors
@@ -33,6 +35,7 @@ from ultralytics.utils.tal import TaskAlignedAssigner, make_anchors
 from yolo_ckpt.hotspots import assigner_roles
 from yolo_ckpt.hotspots.maskiou import TrueMasks, mask_overlaps, predicted_masks
 from yolo_ckpt.hotspots.masks import mask_loss
+from yolo_ckpt.hotspots.semantic import semantic_loss
 from yolo_ckpt.integration.conditions import Conditions
 from yolo_ckpt.integration.models import load_model
 from yolo_ckpt.integration.scoring import bounded_nms
@@ -141,6 +144,34 @@ def masks(positives: str = "1000", side: str = "512", objects: str = "100", larg
     print(json.dumps({"relative difference of value and gradients": relative}))
 
 
+def semantic(imgsz: str = "2048", classes: str = "19", batch: str = "1") -> None:
+    """The loss of semantic segmentation with auxiliary logits, forward and backward."""
+    size, count, images = int(imgsz), int(classes), int(batch)
+    g = torch.Generator().manual_seed(0)
+    given = [3 * torch.randn(images, count, size // s, size // s, generator=g) for s in (8, 16)]
+    masks = torch.randint(max(count, 2), (images, size, size), generator=g).int()
+    model: Any = torch.nn.Conv2d(1, 1, 1)
+    model.model, model.args = [SimpleNamespace(nc=count)], SimpleNamespace(data="")
+    stock = SemanticSegmentationLoss(model)
+
+    def step(loss: Callable[..., Any]) -> list[Tensor]:
+        logits = [t.detach().requires_grad_() for t in given]
+        value, _ = loss(*logits)
+        return [value.detach(), *torch.autograd.grad(value, logits)]
+
+    ways = {
+        "bounded": lambda *logits: semantic_loss(stock.ce, *logits, masks),
+        "stock": lambda *logits: stock(logits, {"semantic_mask": masks}),
+    }
+    results = {}
+    for name, loss in ways.items():
+        found = measured(functools.partial(step, loss), [*given, masks])
+        print(json.dumps({"semantic loss": name, "imgsz": size, "classes": count, "batch": images, **found}))
+        results[name] = step(loss)
+    relative = [float((a - b).abs().max() / b.abs().max()) for a, b in zip(*results.values(), strict=True)]
+    print(json.dumps({"relative difference of value and gradients": relative}))
+
+
 def losses(imgsz: str = "2048", objects: str = "1000", batch: str = "1", models: str = MODELS) -> None:
     """The losses of all tasks, simulated."""
     for name in models.split(","):
@@ -227,7 +258,9 @@ def valmasks(objects: str = "1000", detections: str = "300", side: str = "512", 
 
 def main() -> None:
     """Run what the first argument names."""
-    ways = {"assigner": assigner, "masks": masks, "losses": losses, "nms": nms, "valmasks": valmasks}
+    ways = {
+        "assigner": assigner, "masks": masks, "semantic": semantic, "losses": losses, "nms": nms, "valmasks": valmasks,
+    }  # fmt: skip
     ways[sys.argv[1]](**dict(a.split("=", 1) for a in sys.argv[2:]))
 
 
