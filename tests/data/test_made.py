@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from yolo_ckpt.data.samples import industrial
-from yolo_ckpt.data.samples.files import Image
+from yolo_ckpt.data.samples.files import Image, label_line
 from yolo_ckpt.data.samples.made import boards, faults, layout, strips
 from yolo_ckpt.data.samples.made.texture import Random
 
@@ -151,7 +151,7 @@ def test_a_board_is_the_same_on_every_machine(board: tuple[Image, list[faults.La
 
 
 def test_label_lines() -> None:
-    assert industrial.label_line(3, (10, 20, 30, 60), 200, 100) == "3 0.1000000 0.4000000 0.1000000 0.4000000"
+    assert label_line(3, (10, 20, 30, 60), 200, 100) == "3 0.1000000 0.4000000 0.1000000 0.4000000"
 
 
 @pytest.mark.parametrize(("its", "bridged"), [(1001, False), (1002, True)])

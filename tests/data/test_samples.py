@@ -16,7 +16,6 @@ import yaml
 from yolo_ckpt.data import samples
 from yolo_ckpt.data.samples import medical
 from yolo_ckpt.data.samples.files import Image, Sample, decoded, write_yaml
-from yolo_ckpt.data.samples.outlines import outlines
 from yolo_ckpt.data.wheels import Wheel
 from yolo_ckpt.errors import SampleError, SettingsError
 
@@ -65,27 +64,6 @@ def discs(height: int = 160, width: int = 200, count: int = 40) -> Image:
         centre, axes = (rng.randint(0, width), rng.randint(0, height)), (rng.randint(3, 14), rng.randint(3, 14))
         cv2.ellipse(mask, centre, axes, float(rng.randint(0, 180)), 0, 360, i, -1)
     return mask
-
-
-def test_outlines_are_the_mask_for_the_host() -> None:
-    """Filled by the host, an outline gives every pixel of its object and no other; its box is right to an eighth
-    of a pixel on each side."""
-    from ultralytics.data.utils import polygon2mask
-
-    mask = discs()
-    checked = 0
-    for i in np.unique(mask[mask > 0]):
-        pieces = outlines(mask == i)
-        filled = sum(polygon2mask(mask.shape, [points.ravel()]) for points in pieces) > 0
-        hull = [cv2.findContours((mask == i).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)[0]]
-        whole = cv2.drawContours(np.zeros_like(mask, np.uint8), hull[0], -1, 1, -1) > 0  # an outline has no holes
-        assert (filled == whole).all()
-        points = np.concatenate(pieces)
-        ys, xs = np.nonzero(mask == i)
-        edges = xs.min(), ys.min(), xs.max() + 1, ys.max() + 1
-        assert np.abs([*points.min(axis=0), *points.max(axis=0)] - np.array(edges)).max() < 0.126
-        checked += 1
-    assert checked > 30
 
 
 def test_no_object_is_on_both_sides_of_the_cut() -> None:

@@ -315,7 +315,7 @@ def test_yolo_labels_come_back_as_they_were(src: Path, convert: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("7 0.5 0.5 0.1 0.1", "has class 7, the data set has 2"),
+        ("7 0.5 0.5 0.1 0.1", "has class 7; the data set has 2"),
         ("0 0.5 0.5 0.1", "has 4 numbers"),
         ("0 0.1 0.1 0.2 0.2", ""),
         ("0 0.5 0.5 0.1 0.1 0.2", "has 6 numbers"),

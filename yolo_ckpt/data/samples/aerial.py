@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from yolo_ckpt.data.samples.files import Sample, copy_member, write_labels, write_yaml
-from yolo_ckpt.data.voc import yolo_lines
+from yolo_ckpt.data.convert.geometry import overlap
+from yolo_ckpt.data.convert.labels import voc
+from yolo_ckpt.data.samples.files import Sample, copy_member, label_line, write_labels, write_yaml
 from yolo_ckpt.data.wheels import Wheel, opened
 
 DEEPFOREST = Wheel(
@@ -30,12 +31,21 @@ def _write(folder: Path, final: Path) -> None:
     with opened(DEEPFOREST) as archive:
         for split, stem in IMAGES.items():
             copy_member(archive, f"deepforest/data/{stem}.png", folder / "images" / split / f"{stem}.png")
-            labels = yolo_lines(archive.read(f"deepforest/data/{stem}.xml").decode(), {"Tree": 0})
+            labels = label_lines(archive.read(f"deepforest/data/{stem}.xml"))
             write_labels(folder / "labels" / split / f"{stem}.txt", labels)
         for name in ("LICENSE", "AUTHORS.md"):
             copy_member(archive, f"deepforest-{DEEPFOREST.version}.dist-info/licenses/{name}", folder / name)
     (folder / "NOTE.txt").write_text(NOTE, encoding="utf-8")
     write_yaml(folder / "data.yaml", final, {0: "tree"})
+
+
+def label_lines(xml: bytes) -> list[str]:
+    """Label lines of the boxes in a Pascal VOC document, clipped to its image; what lies outside is left out."""
+    found = voc.parsed(xml, drop_difficult=False)
+    assert found.size is not None
+    width, height = found.size
+    boxes = [overlap(item.box, (0, 0, width, height)) for item in found.items if item.box is not None]
+    return [label_line(0, box, width, height) for box in boxes if box is not None]
 
 
 SAMPLE = Sample(write=_write)

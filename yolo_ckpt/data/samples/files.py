@@ -60,6 +60,13 @@ def decoded(data: bytes) -> Image:
     return np.asarray(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED))
 
 
+def label_line(kind: int, box: tuple[float, float, float, float], width: int, height: int) -> str:
+    """A label line `class x y w h`, in shares of the image, for a box x0, y0, x1, y1 in pixels."""
+    x0, y0, x1, y1 = box
+    numbers = ((x0 + x1) / 2 / width, (y0 + y1) / 2 / height, (x1 - x0) / width, (y1 - y0) / height)
+    return " ".join([str(kind), *(f"{number:.7f}" for number in numbers)])
+
+
 def write_labels(path: Path, lines: Iterable[str]) -> None:
     """A label file."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from yolo_ckpt.data.samples.files import Image, Sample, write_image, write_labels, write_yaml
+from yolo_ckpt.data.samples.files import Image, Sample, label_line, write_image, write_labels, write_yaml
 from yolo_ckpt.data.samples.made import boards, faults, strips
 from yolo_ckpt.data.samples.made.texture import Random
 
@@ -60,13 +60,6 @@ def _data_set(
             lines = [label_line(kind, box, width, height) for kind, box in found]
             write_labels(folder / "labels" / split / f"{name}.txt", lines)
     write_yaml(folder / "data.yaml", final, names)
-
-
-def label_line(kind: int, box: tuple[int, int, int, int], width: int, height: int) -> str:
-    """A label line `class x y w h`, in shares of the image, for a box x0, y0, x1, y1 in pixels."""
-    x0, y0, x1, y1 = box
-    numbers = ((x0 + x1) / 2 / width, (y0 + y1) / 2 / height, (x1 - x0) / width, (y1 - y0) / height)
-    return " ".join([str(kind), *(f"{number:.7f}" for number in numbers)])
 
 
 SAMPLE = Sample(write=_write, yamls=("boards/data.yaml", "strips/data.yaml"))

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from yolo_ckpt.data.convert.geometry import area
+from yolo_ckpt.data.convert.outlines import outline
 from yolo_ckpt.data.samples.files import Image, Sample, copy_member, decoded, write_image, write_labels, write_yaml
-from yolo_ckpt.data.samples.outlines import outlines
 from yolo_ckpt.data.wheels import Wheel, opened
 
 STARDIST = Wheel(
@@ -119,7 +120,8 @@ def _data_set(folder: Path, image: Image, mask: Image) -> str:
 def _label_lines(mask: Image) -> tuple[list[str], int]:
     """Label lines of an instance mask (H, W), and how many objects are too thin for one."""
     height, width = mask.shape
-    every = [outlines(mask == i)[0] for i in np.unique(mask[mask > 0])]
+    found = [outline(mask == i) for i in np.unique(mask[mask > 0])]
+    every = [max(one.rings, key=area) for one in found if one is not None]
     wide = [points for points in every if np.ptp(points, axis=0).min() > THINNEST - 1]
     shares = [points / (width, height) for points in wide]
     return [" ".join(["0", *(f"{v:.6f}" for v in points.ravel())]) for points in shares], len(every) - len(wide)

@@ -21,7 +21,19 @@ def annotation(path: Path, *, drop_difficult: bool) -> Annotation:
         BrokenFileError: It cannot be read or understood.
     """
     try:
-        root = ElementTree.parse(path).getroot()
+        return parsed(path.read_bytes(), drop_difficult=drop_difficult)
+    except OSError as error:
+        raise BrokenFileError(f"its label cannot be read: {error}") from error
+
+
+def parsed(xml: bytes, *, drop_difficult: bool) -> Annotation:
+    """The objects in a document.
+
+    Raises:
+        BrokenFileError: It cannot be understood.
+    """
+    try:
+        root = ElementTree.fromstring(xml)
         width, height = (int(float(root.findtext(f"size/{side}") or 0)) for side in ("width", "height"))
         notes: Counter[str] = Counter()
         items = []
@@ -32,7 +44,7 @@ def annotation(path: Path, *, drop_difficult: bool) -> Annotation:
             items.append(_item(element))
     except ElementTree.ParseError as error:
         raise BrokenFileError(f"its label is no XML ({error})") from error
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise BrokenFileError(f"its label cannot be read: {error}") from error
     return Annotation(items=tuple(items), size=(width, height) if width and height else None, notes=notes)
 

@@ -41,7 +41,8 @@ def _item(number: int, words: list[str], size: tuple[int, int], names: Sequence[
         raise BrokenFileError(f"{where} has {len(values)} numbers; 5 are a box, 7, 9, ... an outline")
     index, given = values[0], values[1:]
     if index % 1 or index < 0 or (names and index >= len(names)):
-        raise BrokenFileError(f"{where} has class {index:g}, the data set has {len(names)} (from 0)")
+        known = f"the data set has {len(names)} (from 0)" if names else "classes are whole numbers from 0"
+        raise BrokenFileError(f"{where} has class {index:g}; {known}")
     if not (np.isfinite(given).all() and given.min() >= _LEAST and given.max() <= _MOST):
         raise BrokenFileError(f"{where} has values that are no fractions of the image")
     name = names[int(index)] if names else f"class_{index:.0f}"
