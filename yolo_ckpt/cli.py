@@ -270,7 +270,7 @@ def _take_native(options: dict[str, str]) -> bool:
     if native:
         from yolo_ckpt.integration.native import native_size_of
 
-        options["imgsz"] = str(native_size_of(options["data"]))
+        options["imgsz"] = str(native_size_of(options["data"]).imgsz)
     return native
 
 

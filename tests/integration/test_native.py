@@ -16,7 +16,7 @@ import yolo_ckpt
 from tests.integration.running import train
 from yolo_ckpt import cli
 from yolo_ckpt.errors import RequestError
-from yolo_ckpt.integration import native
+from yolo_ckpt.integration import native, shell
 from yolo_ckpt.integration.rectangles import rectangles_of
 from yolo_ckpt.reporting import rect_line
 
@@ -155,8 +155,42 @@ def test_refused_for_classification_and_several_processes(made_data: Path, tmp_p
         native.take_native(SimpleNamespace(args=args))
     args.task = "detect"
     folders = {k: str(made_data.parent / "images" / k) for k in ("train", "val")}
-    with pytest.raises(RequestError, match="give imgsz=96"):
+    with pytest.raises(RequestError, match=r"on 2 devices cannot tell its processes; .* give imgsz=96"):
         native.take_native(SimpleNamespace(args=args, data=folders, world_size=2))
+
+
+class ToldError(Exception):
+    """What a trainer was told."""
+
+
+class Asking:
+    """A trainer that tells what it was told."""
+
+    def __init__(self, overrides: dict[str, Any], _callbacks: Any) -> None:
+        raise ToldError(overrides["imgsz"])
+
+
+@pytest.mark.parametrize(
+    ("device", "imgsz", "told"),
+    [([0, 1], "native", 512), ("0,1", "Native", 512), ("cuda:0,1", "native", 512), ("0", "native", "native"),
+     ([0], "native", "native"), (None, "native", "native"), ("0,1", 320, 320)],
+)  # fmt: skip
+def test_several_processes_are_started_with_the_number(device: Any, imgsz: Any, told: Any, strips: Path) -> None:
+    yolo = yolo_ckpt.attach(ultralytics.YOLO("yolo26n.yaml"))
+    with pytest.raises(ToldError) as raised:
+        yolo.train(Asking, data=str(strips), imgsz=imgsz, device=device)
+    assert raised.value.args == (told,)
+
+
+def test_at_the_shell_too(strips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "register_default", lambda *_, **__: None)
+    given = ["train", f"data={strips}", "device=0,1", "imgsz=native", "fraction=1.0"]
+    with shell.planned(given, ckpt="off") as rest:
+        assert rest == [*given, "imgsz=512"]
+    with shell.planned([*given, "device=0"], ckpt="off") as rest:
+        assert rest[-1] == "device=0"
+    with pytest.raises(RequestError, match="needs data= beside it"), shell.planned(given[:1] + given[2:], ckpt="off"):
+        pass
 
 
 def test_a_refusal_leaves_no_run_folder(short: dict[str, Any], tmp_path: Path) -> None:

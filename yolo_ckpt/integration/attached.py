@@ -1,5 +1,6 @@
-"""What an attached `YOLO` object does that others do not: it plans the processes that its tuning starts, and keeps its
-plan when its callbacks are reset, which Ray's workers do before they train.
+"""What an attached `YOLO` object does that others do not: it knows the native size before it starts a process for each
+device, plans the processes that its tuning starts, and keeps its plan when its callbacks are reset, which Ray's workers
+do before they train.
 
 The object gets a subclass of its own class. It is pickled and copied as an object of the original class that is
 attached again.
@@ -18,6 +19,13 @@ class _Attached:
     """Mixed in front of the object's own class."""
 
     callbacks: dict[str, list[Any]]
+
+    def train(self, trainer: Any = None, **kwargs: Any) -> Any:
+        """The host's training."""
+        from yolo_ckpt.integration.native import size_for_processes
+
+        imgsz = size_for_processes(kwargs)
+        return super().train(trainer, **(kwargs if imgsz is None else {**kwargs, "imgsz": imgsz}))  # type: ignore[misc]
 
     def tune(self, *args: Any, **kwargs: Any) -> Any:
         """The host's tuning, with every training planned."""

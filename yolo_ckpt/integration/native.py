@@ -76,8 +76,8 @@ def native_size(data: Mapping[str, Any], *, split: str = "val", fraction: Any = 
     )  # fmt: skip
 
 
-def native_size_of(path: str) -> int:
-    """`imgsz=native` for the data set of a YAML file.
+def native_size_of(path: str, **given: Any) -> Native:
+    """`imgsz=native` for the data set of a YAML file; `given` as for `native_size`.
 
     Raises:
         RequestError: The file cannot be used.
@@ -86,7 +86,28 @@ def native_size_of(path: str) -> int:
         data = hostdata.checked_data(path)
     except Exception as error:  # whatever the host has against a file
         raise RequestError(f"data={path} cannot be used: {' '.join(str(error).split())}") from error
-    return native_size(data).imgsz
+    return native_size(data, **given)
+
+
+def size_for_processes(arguments: Mapping[str, Any]) -> int | None:
+    """The size where a training's arguments ask for `imgsz=native` on several devices; None for any other training.
+
+    The host starts a process for each device and calls the first callback in one of them alone, so all have to be
+    started with a number.
+
+    Raises:
+        RequestError: The data set is not named, or cannot be used.
+    """
+    device = arguments.get("device")
+    several = len(device) > 1 if isinstance(device, (list, tuple)) else "," in str(device).strip("[]() ,")
+    if str(arguments.get("imgsz")).lower() != "native" or not several:
+        return None
+    if not isinstance(arguments.get("data"), (str, Path)):
+        raise RequestError("imgsz=native on several devices needs data= beside it; give the data set's YAML, or a size")
+    given = {name: arguments[name] for name in ("split", "fraction") if name in arguments}
+    found = native_size_of(str(arguments["data"]), **given)
+    compat.log(found.line)
+    return found.imgsz
 
 
 def take_native(trainer: Any) -> None:
@@ -101,6 +122,9 @@ def take_native(trainer: Any) -> None:
         raise RequestError("imgsz=native: classification crops its images to one size; give that")
     found = native_size(hostdata.data_of(trainer), split=str(trainer.args.split), fraction=trainer.args.fraction)
     if int(trainer.world_size) > 1:
-        raise RequestError(f"imgsz=native works on one device; for this data set give imgsz={found.imgsz}")
+        raise RequestError(
+            f"imgsz=native: a trainer of its own on {trainer.world_size} devices cannot tell its processes; for this "
+            f"data set give imgsz={found.imgsz}"
+        )
     compat.set_imgsz(trainer, found.imgsz)
     compat.log(found.line)

@@ -40,6 +40,7 @@ def planned(arguments: Sequence[str], *, ckpt: str | None) -> Iterator[list[str]
             raise SettingsError(f"{name}={value} works in training; use it with train, or leave it out")
         if trains:
             _register({**flags_of_environment(), **ours}, ckpt)
+            rest = _sized_for_processes(rest)
         yield rest
 
 
@@ -49,6 +50,18 @@ def _register(flags: dict[str, str], ckpt: str | None) -> None:
         register_default(Settings(ckpt="auto"), resumed_only=True)
         return
     register_default(Settings.from_mapping({"ckpt": ckpt or "auto", **flags}))
+
+
+def _sized_for_processes(arguments: list[str]) -> list[str]:
+    """The arguments with a number for `imgsz=native` where several processes have to be told it."""
+    texts = dict(argument.lstrip("-").split("=", 1) for argument in arguments if "=" in argument)
+    if texts.get("imgsz", "").lower() != "native":
+        return arguments
+    given = {**texts, "fraction": yaml.safe_load(texts.get("fraction", "1.0"))}
+    from yolo_ckpt.integration.native import size_for_processes
+
+    imgsz = size_for_processes(given)
+    return arguments if imgsz is None else [*arguments, f"imgsz={imgsz}"]  # the last one counts
 
 
 def merge_equals(arguments: Sequence[str]) -> list[str]:
