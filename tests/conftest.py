@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +81,10 @@ class Staged(nn.Module):
 def toy(width: int = 8) -> Staged:
     """Four stages: two blocks, a residual, a tail."""
     return Staged(Block(3, width, 3, 2), Block(width, width, 3), Residual(width), Block(width, 4))
+
+
+# Eight stages of the host's and its head: for what is simulated many times.
+SMALL = str(Path(__file__).parent / "models" / "small.yaml")
 
 
 def host_model(name: str, device: str = "cpu") -> nn.Module:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import yolo_ckpt
-from tests.conftest import host_model
+from tests.conftest import SMALL, host_model
 from tests.integration.running import train, unequal
 from tests.integration.test_forecast import forecast
 from yolo_ckpt import cli
@@ -27,7 +27,7 @@ def as_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_budget_is_kept_and_more_never_costs_more() -> None:
-    model = host_model("yolo26n.yaml", "meta")
+    model = host_model(SMALL, "meta")
     stock = forecast(model, None, imgsz=640, batch=1).peak_bytes
     added = []
     full = forecast(model, yolo_ckpt.plan(model, imgsz=640, batch=1, ckpt="full"), imgsz=640, batch=1).peak_bytes
@@ -42,8 +42,8 @@ def test_every_budget_is_kept_and_more_never_costs_more() -> None:
 
 
 def test_the_same_request_gives_the_same_plan() -> None:
-    model = host_model("yolo11n.yaml", "meta")
-    first, second = (auto_plan(model, Conditions(imgsz=320, batch=2, budget_bytes=70 << 20)).plan for _ in range(2))
+    model = host_model(SMALL, "meta")
+    first, second = (auto_plan(model, Conditions(imgsz=320, batch=2, budget_bytes=40 << 20)).plan for _ in range(2))
     assert first == second
     assert len({s.action for s in first.stages}) > 1
     assert yolo_ckpt.Plan.from_json(first.to_json()) == first
@@ -63,9 +63,9 @@ def test_stages_that_are_not_selected_stay() -> None:
 
 
 def test_objects_decide() -> None:
-    model = host_model("yolo26n.yaml", "meta")
+    model = host_model(SMALL, "meta")
     few, many = (
-        auto_plan(model, Conditions(imgsz=640, batch=2, budget_bytes=450 << 20, objects=g)).plan for g in (5, 1000)
+        auto_plan(model, Conditions(imgsz=640, batch=2, budget_bytes=160 << 20, objects=g)).plan for g in (5, 1000)
     )
     assert few.added_share is not None
     assert many.added_share is not None
@@ -156,16 +156,16 @@ def test_managed_cloud_training(capsys: pytest.CaptureFixture[str], monkeypatch:
 
     assert {"rtx-4090", "l4", "h100-sxm"} <= set(cloud.gpu_types())
     monkeypatch.setattr(cloud, "gpu_types", lambda: ["rtx-2000-ada", "l4", "b200", "voodoo2"])
-    given = ["fit", "model=yolo26n.yaml", "gpu=cloud", "imgsz=1280", "batch=24", "data=my.yaml", "epochs=3"]
+    given = ["fit", f"model={SMALL}", "gpu=cloud", "imgsz=1280", "batch=48", "data=my.yaml", "epochs=3"]
     assert cli.main([*given, "format=json"]) == 0
     small, middle, large, unknown = json.loads(capsys.readouterr().out)["gpus"]
-    assert small["largest_batch"] < 24 <= middle["largest_batch"] < large["largest_batch"]
+    assert small["largest_batch"] < 48 <= middle["largest_batch"] < large["largest_batch"]
     assert small["largest_imgsz"] < 1280 <= middle["largest_imgsz"] < large["largest_imgsz"]
     assert (small["fits"], middle["fits"], large["fits"], unknown["fits"]) == (False, True, True, False)
     assert cli.main(given) == 0
     line = capsys.readouterr().out.strip().splitlines()[-1]
-    assert line == "ul cloud train model=yolo26n.yaml data=my.yaml epochs=3 imgsz=1280 batch=24 gpu_type=l4"
-    assert cli.main(["fit", "model=yolo26n.yaml", "gpu=cloud", "imgsz=8192", "batch=64"]) == 0
+    assert line == f"ul cloud train model={SMALL} data=my.yaml epochs=3 imgsz=1280 batch=48 gpu_type=l4"
+    assert cli.main(["fit", f"model={SMALL}", "gpu=cloud", "imgsz=8192", "batch=64"]) == 0
     assert "no type fits imgsz=8192 batch=64" in capsys.readouterr().out
 
 

@@ -11,7 +11,7 @@ import torch
 import yaml
 
 import yolo_ckpt
-from tests.conftest import host_model
+from tests.conftest import SMALL, host_model
 from tests.integration.running import train, unequal
 from yolo_ckpt.integration import autobatch, compat, run
 from yolo_ckpt.integration.auto import auto_plan
@@ -37,7 +37,7 @@ class Times:
 
     def at(self, images: int) -> list[StageTime]:
         ms = (self.fixed_ms + images * self.image_ms) / 2
-        return [StageTime(cheap_ms=ms, dear_ms=ms)] * 24
+        return [StageTime(cheap_ms=ms, dear_ms=ms)] * 8
 
 
 @pytest.fixture(autouse=True)
@@ -51,16 +51,16 @@ def conditions(budget_mib: int, **given: Any) -> Conditions:
 
 def test_images_that_cost_the_same_each_are_best_left_as_they_are() -> None:
     """More images in a step gain nothing then, so there is nothing to recompute for."""
-    model = host_model("yolo26n.yaml", "meta")
-    wanted = conditions(400)
+    model = host_model(SMALL, "meta")
+    wanted = conditions(200)
     batch = autobatch.choose_batch(model, wanted, ckpt="auto", most=64, device=CPU, times=Times(0.0, 1.0))
     assert auto_plan(model, replace(wanted, batch=batch)).plan.planned == ()
     assert batch == autobatch.choose_batch(model, wanted, ckpt="off", most=64, device=CPU)
 
 
 def test_a_step_that_costs_the_same_whatever_its_size_takes_all_that_fits() -> None:
-    model = host_model("yolo26n.yaml", "meta")
-    wanted = conditions(400)
+    model = host_model(SMALL, "meta")
+    wanted = conditions(200)
     batch = autobatch.choose_batch(model, wanted, ckpt="auto", most=64, device=CPU, times=Times(1000.0, 0.001))
     stock = autobatch.choose_batch(model, wanted, ckpt="off", most=64, device=CPU)
     full = autobatch.choose_batch(model, wanted, ckpt="full", most=64, device=CPU)
@@ -72,39 +72,40 @@ def test_a_step_that_costs_the_same_whatever_its_size_takes_all_that_fits() -> N
 
 
 def test_no_more_images_than_there_are() -> None:
-    model = host_model("yolo26n.yaml", "meta")
+    model = host_model(SMALL, "meta")
     for ckpt in ("auto", "selective"):
         assert autobatch.choose_batch(model, conditions(4000), ckpt=ckpt, most=5, device=CPU) == 5
 
 
 @pytest.mark.parametrize("ckpt", ["selective", "full"])
 def test_a_fixed_mode_takes_the_largest_batch_that_fits(ckpt: str) -> None:
-    model = host_model("yolo26n.yaml", "meta")
-    wanted = conditions(200)
+    model = host_model(SMALL, "meta")
+    wanted = conditions(100)
     batch = autobatch.choose_batch(model, wanted, ckpt=ckpt, most=64, device=CPU)
     fits = Fits(model, wanted)
     assert fits.peak_bytes(ckpt, 320, batch) <= wanted.budget_bytes < fits.peak_bytes(ckpt, 320, batch + 1)
 
 
 def test_a_plan_file_is_a_fixed_mode(tmp_path: Path) -> None:
-    model = host_model("yolo26n.yaml", "meta")
-    wanted, path = conditions(200), tmp_path / "plan.json"
+    model = host_model(SMALL, "meta")
+    wanted, path = conditions(100), tmp_path / "plan.json"
     path.write_text(yolo_ckpt.plan(model, imgsz=320, batch=2, ckpt="full").to_json(), encoding="utf-8")
     batches = {autobatch.choose_batch(model, wanted, ckpt=c, most=64, device=CPU) for c in (str(path), "full")}
     assert len(batches) == 1
 
 
 def test_nothing_fits() -> None:
-    model = host_model("yolo26n.yaml", "meta")
+    model = host_model(SMALL, "meta")
     with pytest.raises(yolo_ckpt.BudgetInfeasibleError) as refused:
-        autobatch.choose_batch(model, conditions(30), ckpt="full", most=64, device=CPU)
+        autobatch.choose_batch(model, conditions(15), ckpt="full", most=64, device=CPU)
     assert refused.value.largest_imgsz < 320
     assert refused.value.largest_batch == 0
 
 
 def test_what_would_fit_is_named() -> None:
-    model = host_model("yolo26n.yaml", "meta")
-    wanted = conditions(100, imgsz=640, batch=4)
+    """The sizes are those that `full` fits: a mixed plan may have room for a little more."""
+    model = host_model(SMALL, "meta")
+    wanted = conditions(50, imgsz=640, batch=4)
     with pytest.raises(yolo_ckpt.BudgetInfeasibleError) as refused:
         auto_plan(model, wanted)
     error = refused.value
@@ -114,15 +115,15 @@ def test_what_would_fit_is_named() -> None:
         plan = auto_plan(model, replace(wanted, **change)).plan
         assert plan.peak_bytes is not None
         assert plan.peak_bytes <= wanted.budget_bytes
-    for change in ({"imgsz": error.largest_imgsz + 32}, {"batch": error.largest_batch + 1}):
-        with pytest.raises(yolo_ckpt.BudgetInfeasibleError):
-            auto_plan(model, replace(wanted, **change))
+    fits = Fits(model, wanted)
+    assert fits.peak_bytes("full", error.largest_imgsz + 32, 4) > wanted.budget_bytes
+    assert fits.peak_bytes("full", 640, error.largest_batch + 1) > wanted.budget_bytes
 
 
 @pytest.mark.parametrize("ckpt", ["auto", "selective"])
 def test_the_largest_image(ckpt: str) -> None:
-    model = host_model("yolo26n.yaml", "meta")
-    wanted = conditions(100, batch=2)
+    model = host_model(SMALL, "meta")
+    wanted = conditions(50, batch=2)
     imgsz = autobatch.choose_imgsz(model, wanted, ckpt=ckpt, stride=32, device=CPU)
     fits = Fits(model, wanted)
     mode = "full" if ckpt == "auto" else ckpt
@@ -133,14 +134,14 @@ def test_the_largest_image(ckpt: str) -> None:
 def test_training_chooses_its_batch(batch: float, arguments: dict[str, Any]) -> None:
     """What was chosen is what stock trains with when it is given that batch."""
     given = {**arguments, "imgsz": 160, "epochs": 1, "optimizer": "SGD"}
-    planned = train({**given, "batch": batch}, "auto", ckpt_budget="120MiB")
+    planned = train({**given, "batch": batch}, "auto", SMALL, ckpt_budget="70MiB")
     chosen = planned["trainer"].batch_size
     assert chosen > 1
     assert planned["trainer"].args.batch == chosen
     plan = type(planned["trainer"])._yolo_ckpt_run.plan
     assert plan.batch == chosen
-    assert plan.peak_bytes <= 120 * MIB * abs(batch)
-    assert unequal(train({**given, "batch": chosen}, "stock"), planned) == []
+    assert plan.peak_bytes <= 70 * MIB * abs(batch)
+    assert unequal(train({**given, "batch": chosen}, "stock", SMALL), planned) == []
 
 
 def test_the_host_chooses_where_there_is_no_budget(arguments: dict[str, Any]) -> None:
@@ -180,7 +181,7 @@ def test_the_batch_for_a_gpu(made_data: Path, monkeypatch: pytest.MonkeyPatch) -
     args = SimpleNamespace(compile=False, imgsz=320, mosaic=0.0, optimizer="SGD", amp="fp16")
     trainer = SimpleNamespace(
         args=args, batch_size=-1, world_size=1, stride=32, device=torch.device("cuda", 0), amp=True, epochs=1,
-        model=host_model("yolo26n.yaml", "meta"),
+        model=host_model(SMALL, "meta"),
     )  # fmt: skip
     chosen = {ckpt: run.Run(Settings(ckpt=ckpt)).choose_batch(trainer) for ckpt in ("selective", "full", "auto")}
     for ckpt in ("selective", "full"):
@@ -190,7 +191,9 @@ def test_the_batch_for_a_gpu(made_data: Path, monkeypatch: pytest.MonkeyPatch) -
         least, most = (fits.peak_bytes(ckpt, 320, batch) for batch in (chosen[ckpt], chosen[ckpt] + 1))
         assert least <= 900 * MIB < most
     assert 1 < chosen["selective"] < chosen["full"]
-    assert 0.9 * chosen["full"] <= chosen["auto"] <= chosen["full"]
+    assert 0.9 * chosen["full"] <= chosen["auto"] < 1.1 * chosen["full"]  # a mixed plan may need less than full
+    wanted = run.Run(Settings(ckpt="auto"))._conditions(trainer, 900 * MIB, None, batch=chosen["auto"])
+    assert auto_plan(trainer.model, wanted.on(trainer.device, trainer.model)).plan.peak_bytes <= 900 * MIB
     assert asked
 
 
@@ -215,34 +218,34 @@ def wide_data(tmp_path: Path) -> Path:
 def test_rectangles_are_planned_as_they_are(arguments: dict[str, Any], wide_data: Path) -> None:
     """With `rect=True` the largest batch decides: what a square would need is far more than what there is here."""
     given = {**arguments, "data": str(wide_data), "imgsz": 320, "epochs": 1, "rect": True, "optimizer": "SGD"}
-    planned = train(given, "auto", ckpt_budget="90MiB")
+    planned = train(given, "auto", SMALL, ckpt_budget="25MiB")
     trainer = planned["trainer"]
     assert sorted(trainer.train_loader.dataset.batch_shapes.tolist()) == [[96, 320], [96, 320], [160, 320]]
     found = type(trainer)._yolo_ckpt_run
     assert found.plan.planned
     square = auto_plan(trainer.model, conditions(1000, batch=2, objects=2)).stock.peak_bytes
     assert found.forecast.stock.peak_bytes < 0.7 * square
-    assert unequal(train(given, "stock"), planned) == []
+    assert unequal(train(given, "stock", SMALL), planned) == []
 
 
 def test_images_of_any_shape_bound_an_unknown_batch(arguments: dict[str, Any], wide_data: Path) -> None:
     given = {**arguments, "data": str(wide_data), "imgsz": 320, "epochs": 1, "rect": True, "optimizer": "SGD"}
-    planned = train({**given, "batch": -1}, "full", ckpt_budget="75MiB")
-    square = conditions(75, objects=2, extra_bytes=19 * MIB)
+    planned = train({**given, "batch": -1}, "full", SMALL, ckpt_budget="40MiB")
+    square = conditions(40, objects=2, extra_bytes=2 * MIB)
     assert planned["trainer"].batch_size > Fits(planned["trainer"].model, square).largest_batch("full", 320, 2)
 
 
 def test_training_with_the_largest_image(arguments: dict[str, Any]) -> None:
     given = {**arguments, "epochs": 1, "batch": 2, "optimizer": "SGD"}
-    planned = train({**given, "imgsz": "max"}, "auto", ckpt_budget="100MiB")
+    planned = train({**given, "imgsz": "max"}, "auto", SMALL, ckpt_budget="40MiB")
     trainer = planned["trainer"]
     imgsz = trainer.args.imgsz
     assert imgsz % 32 == 0
     assert yaml.safe_load((Path(trainer.save_dir) / "args.yaml").read_text(encoding="utf-8"))["imgsz"] == imgsz
     plan = type(trainer)._yolo_ckpt_run.plan
     assert plan.imgsz == imgsz
-    assert 0.8 * (100 << 20) < plan.peak_bytes <= 100 << 20
-    assert unequal(train({**given, "imgsz": imgsz}, "stock"), planned) == []
+    assert 0.8 * (40 << 20) < plan.peak_bytes <= 40 << 20
+    assert unequal(train({**given, "imgsz": imgsz}, "stock", SMALL), planned) == []
 
 
 def test_the_largest_image_counts_multi_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
