@@ -202,7 +202,7 @@ def _advice(report: _Report) -> list[str]:
         lines.append(
             f"rect=True would save {report.rect.saved_share:.0%} of the pixels of train at imgsz={report.imgsz} "
             f"batch={report.batch} (padding {max(square, 0):.0%} in squares, {max(rect, 0):.0%} then); the largest "
-            f"batch would be {height} x {width}, without mosaic and shuffling"
+            f"batches would be {width} x {height}, without mosaic and shuffling"
         )
     lines.append(f"for `yolo-ckpt plan`: objects={report.objects} (the fullest image of a batch, with mosaic)")
     if report.memory is not None:

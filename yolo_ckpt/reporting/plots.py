@@ -94,6 +94,7 @@ def plot_sizes(path: Path, sizes: Sequence[Sizes], cell_px: int, title: str) -> 
         OSError: It cannot be written.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(10, 5), layout="constrained")
     axes = figure.subplots()
@@ -111,6 +112,7 @@ def plot_sizes(path: Path, sizes: Sequence[Sizes], cell_px: int, title: str) -> 
     axes.set(xscale="log", xlabel="size of an object: root of width times height, px", ylabel="objects", title=title)
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.set_xticks([], minor=True)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlim(*_filled(sizes, edges, cell_px))
     axes.margins(y=0.12)
     axes.legend(frameon=False)
