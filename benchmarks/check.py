@@ -28,7 +28,7 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 status = cli.main(sys.argv[1:])
 after, workers = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 cpu = sum(used.ru_utime + used.ru_stime for used in (after, workers))
-print(status, before >> 10, after.ru_maxrss >> 10, cpu, file=sys.stderr)
+print(status, before >> 10, after.ru_maxrss >> 10, workers.ru_maxrss >> 10, cpu, file=sys.stderr)
 """
 
 
@@ -70,12 +70,12 @@ def run(yaml: Path) -> dict[str, float]:
     command = [sys.executable, "-c", CHILD, "check", f"data={yaml}", "format=json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - begin
-    _, before, after, cpu = map(float, done.stderr.split()[-4:])
+    _, before, after, worker, cpu = map(float, done.stderr.split()[-5:])
     report = json.loads(done.stdout)
     listed = sum(split["used"] for split in report["splits"].values())
     return {
         "seconds": seconds, "cpu_seconds": cpu, "check_seconds": report["seconds"], "used": listed,
-        "start_mib": before, "peak_mib": after,
+        "start_mib": before, "peak_mib": after, "worker_mib": worker,
     }  # fmt: skip
 
 
