@@ -33,7 +33,7 @@ from ultralytics.utils.ops import process_mask
 from ultralytics.utils.tal import TaskAlignedAssigner, make_anchors
 
 from yolo_ckpt.hotspots import assigner_roles
-from yolo_ckpt.hotspots.maskiou import TrueMasks, mask_overlaps, predicted_masks
+from yolo_ckpt.hotspots.maskiou import ImageMasks, mask_overlaps, predicted_masks
 from yolo_ckpt.hotspots.masks import mask_loss
 from yolo_ckpt.hotspots.semantic import semantic_loss
 from yolo_ckpt.integration.conditions import Conditions
@@ -239,7 +239,7 @@ def valmasks(objects: str = "1000", detections: str = "300", side: str = "512", 
         return mask_iou(true.flatten(1), found.flatten(1).float())
 
     def overlaps(found: Tensor) -> Tensor:
-        true = TrueMasks.of(truth, 0, torch.zeros(items), items, numbered=True)
+        true = ImageMasks.of(truth, 0, torch.zeros(items), items, numbered=True)
         return mask_overlaps(true, found)
 
     shape = (size * 4, size * 4)

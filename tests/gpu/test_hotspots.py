@@ -104,6 +104,6 @@ def test_masks_of_a_validation_are_the_hosts(side: int) -> None:
     for start in (side, side // 2):
         masks, image = numbered(50, start, start), torch.zeros(50)
         dense = hosts(masks, 0, image, 50, [side, side], overlap=True).cuda()
-        true = maskiou.TrueMasks.of(masks.cuda(), 0, image.cuda(), 50, numbered=True)
+        true = maskiou.ImageMasks.of(masks.cuda(), 0, image.cuda(), 50, numbered=True)
         expected = metrics.mask_iou(dense.flatten(1), found.flatten(1).float())
         assert torch.equal(maskiou.mask_overlaps(true, found), expected)

@@ -90,7 +90,7 @@ def test_resized_masks_that_hang_on_the_last_bit(
     monkeypatch.setattr(maskiou, "MADE_AT_ONCE", 1)
     g = torch.Generator().manual_seed(0)
     masks = 0.5 + torch.randn(count, size[0] * 4 // 3, size[1] * 4 // 3, generator=g) * 1e-7
-    true = maskiou.TrueMasks.of(masks, 0, torch.zeros(count), count, numbered=False)
+    true = maskiou.ImageMasks.of(masks, 0, torch.zeros(count), count, numbered=False)
     expected = hosts(masks, 0, torch.zeros(count), count, list(size), overlap=False)
     parts = list(true.parts(size))
     assert len(parts) == max(count // 8, 1)
@@ -119,7 +119,7 @@ def test_overlaps_of_random_masks(monkeypatch: pytest.MonkeyPatch) -> None:
             masks = (torch.rand(3 * count, *side, generator=torch.Generator().manual_seed(seed)) < 0.4).float()
         proto, coefficients, boxes = detected(r.choice([1, 2, 40]), size[0], size[1], seed)
         found = ops.process_mask(proto, coefficients, boxes, shape=(size[0] * 4, size[1] * 4))
-        true = maskiou.TrueMasks.of(masks, 1, image, count, numbered=overlap)
+        true = maskiou.ImageMasks.of(masks, 1, image, count, numbered=overlap)
         with monkeypatch.context() as patch:
             small_parts(patch, r)
             ours = maskiou.mask_overlaps(true, found)
@@ -137,7 +137,7 @@ def test_numbers_that_are_no_objects() -> None:
     masks = numbered(9, 16, 16)
     masks[0, :4] += 0.5
     masks[0, 5] = -1
-    true = maskiou.TrueMasks.of(masks, 0, torch.zeros(6), 6, numbered=True)
+    true = maskiou.ImageMasks.of(masks, 0, torch.zeros(6), 6, numbered=True)
     found = ops.process_mask(*detected(5, 16, 16), shape=(64, 64))
     dense = hosts(masks, 0, torch.zeros(6), 6, [16, 16], overlap=True)
     expected = metrics.mask_iou(dense.flatten(1), found.flatten(1).float())
@@ -157,7 +157,7 @@ def test_what_overlaps_need_does_not_grow_with_the_objects(
         masks = numbered(count, side, side)
         if not overlap:
             masks = (torch.rand(count, side, side) < 0.1).float()
-        true = maskiou.TrueMasks.of(masks, 0, torch.zeros(count), count, numbered=overlap)
+        true = maskiou.ImageMasks.of(masks, 0, torch.zeros(count), count, numbered=overlap)
         with LiveBytes() as live:
             live.add([masks, found, true.objects])
             before = live.current_bytes

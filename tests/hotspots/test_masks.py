@@ -143,6 +143,20 @@ class Weighted(losses.v8SegmentationLoss):  # type: ignore[misc]
         return 1.1 * losses.v8SegmentationLoss.single_mask_loss(*given)  # type: ignore[no-any-return]
 
 
+class Other(losses.v8SegmentationLoss):  # type: ignore[misc]
+    """A user's own, called in another way."""
+
+    @staticmethod
+    def single_mask_loss(truth: Tensor) -> Tensor:
+        return truth.sum()
+
+
+def test_one_that_cannot_be_called_stays_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG", "yolo_ckpt"):
+        assert mask_role(Other.__new__(Other)) is None
+    assert "takes 1 positional argument" in caplog.text
+
+
 def test_whom_it_stands_for() -> None:
     def role(kind: Any) -> Any:
         return mask_role(kind.__new__(kind))

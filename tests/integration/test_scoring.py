@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from yolo_ckpt.hotspots.maskiou import TrueMasks
+from yolo_ckpt.hotspots.maskiou import ImageMasks
 from yolo_ckpt.integration import scoring
 
 ops = pytest.importorskip("ultralytics.utils.ops")
@@ -140,7 +140,7 @@ def test_true_positives_of_masks_are_the_hosts(case: str, tmp_path: Path, monkey
             found.append((made._process_batch(preds, prepared), type(prepared["masks"])))
     for (stock, before), (ours, after) in zip(found[:2], found[2:], strict=True):
         assert same(stock, ours)
-        assert (before, after) == (torch.Tensor, torch.Tensor if case in DENSE else TrueMasks)
+        assert (before, after) == (torch.Tensor, torch.Tensor if case in DENSE else ImageMasks)
     assert calls.counts["mask_overlaps"] == (0 if case in STOCK else 2)
     assert found[0][0]["tp_m"].any() == (case not in ("no objects", "no detections"))
 

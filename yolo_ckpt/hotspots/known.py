@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -36,15 +37,17 @@ METHODS = (
 )  # fmt: skip
 RANKS = ((7, 7), (7, 2))  # topk and topk2
 
+_log = logging.getLogger(__name__)
 _known: dict[tuple[Any, ...], bool] = {}
 
 
 def solves(check: Callable[[], bool]) -> bool:
     """What `check` says; False where it fails: what cannot solve the made problem is something else, whatever the
-    reason, and stays as it is."""
+    reason, and stays as it is. The reason is in the log, at DEBUG."""
     try:
         return check()
     except Exception:
+        _log.debug("a part that was to be bounded did not solve the made problem", exc_info=True)
         return False
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from yolo_ckpt.hotspots.maskiou import TrueMasks, mask_overlaps, predicted_masks
+from yolo_ckpt.hotspots.maskiou import ImageMasks, mask_overlaps, predicted_masks
 from yolo_ckpt.hotspots.nms import Request, Steps, detections
 from yolo_ckpt.hotspots.suppression import Overlap, Suppress
 
@@ -85,7 +85,7 @@ def _masks_alike(process: Callable[..., Any], compare: Callable[..., Any]) -> bo
     for side in (SIDE, SIDE // 2):
         numbered = torch.randint(5, (1, side, 2 * side), generator=g).float()
         numbered[0, 0, 0] = 5
-        true = TrueMasks.of(numbered, 0, torch.zeros(5), 5, numbered=True)
+        true = ImageMasks.of(numbered, 0, torch.zeros(5), 5, numbered=True)
         dense = (numbered == torch.arange(1, 6).view(5, 1, 1)).float()
         dense = functional.interpolate(dense[None], (SIDE, 2 * SIDE), mode="bilinear", align_corners=False)[0].gt_(0.5)
         if not torch.equal(compare(dense.flatten(1), expected.flatten(1).float()), mask_overlaps(true, expected)):

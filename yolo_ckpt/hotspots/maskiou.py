@@ -58,7 +58,7 @@ def _crop(masks: Tensor, boxes: Tensor) -> Tensor:
     return masks
 
 
-class TrueMasks(NamedTuple):
+class ImageMasks(NamedTuple):
     """The true masks of an image.
 
     Attributes:
@@ -72,7 +72,7 @@ class TrueMasks(NamedTuple):
     numbered: bool
 
     @classmethod
-    def of(cls, masks: Tensor, index: int, image: Tensor, count: int, *, numbered: bool) -> TrueMasks:
+    def of(cls, masks: Tensor, index: int, image: Tensor, count: int, *, numbered: bool) -> ImageMasks:
         """Those of image `index`, which has `count` objects, of a batch with `masks` and the `image` of each object."""
         if numbered:
             return cls(masks[index], torch.arange(1, count + 1, device=masks.device), numbered)
@@ -99,7 +99,7 @@ class TrueMasks(NamedTuple):
         return tuple(self.masks.shape[-2:]) == size
 
 
-def mask_overlaps(truth: TrueMasks, masks: Tensor) -> Tensor:
+def mask_overlaps(truth: ImageMasks, masks: Tensor) -> Tensor:
     """Intersection over union (M, N) of the true masks and the predicted `masks` (N, H, W), 0 or 1 each."""
     flat = masks.flatten(1)
     numbers = _numbers(truth, (masks.shape[1], masks.shape[2]))
@@ -111,7 +111,7 @@ def mask_overlaps(truth: TrueMasks, masks: Tensor) -> Tensor:
     return shared / (union + EPS)
 
 
-def _numbers(truth: TrueMasks, size: tuple[int, int]) -> Tensor | None:
+def _numbers(truth: ImageMasks, size: tuple[int, int]) -> Tensor | None:
     """The number of the object that each pixel belongs to, 0 for none, (pixels,); None where two objects share one."""
     count = truth.objects.shape[0]
     if truth.numbered and truth.is_of(size):
@@ -149,7 +149,7 @@ def _ones(masks: Tensor) -> tuple[Tensor, Tensor]:
     return row[which], word[which] * WORD + byte
 
 
-def _by_product(truth: TrueMasks, masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _by_product(truth: ImageMasks, masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The same, for objects that share pixels."""
     count, flat = truth.objects.shape[0], masks.flatten(1)
     shared, area = flat.new_zeros(count, flat.shape[0], dtype=torch.float32), flat.new_zeros(count, dtype=torch.float32)

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from yolo_ckpt.hotspots.knownscoring import known_steps, masks_are_known
-from yolo_ckpt.hotspots.maskiou import EXACT, TrueMasks, mask_overlaps, predicted_masks
+from yolo_ckpt.hotspots.maskiou import EXACT, ImageMasks, mask_overlaps, predicted_masks
 from yolo_ckpt.hotspots.nms import Request, detections
 from yolo_ckpt.integration import compat
 
@@ -82,7 +82,7 @@ class BoundedMasks:
         above: Any = super(compat.scoring().segmenter, self)
         prepared = above._prepare_batch(si, batch)
         count, numbered = prepared["cls"].shape[0], bool(self.args.overlap_mask)
-        true = TrueMasks.of(batch["masks"], si, batch["batch_idx"], count, numbered=numbered)
+        true = ImageMasks.of(batch["masks"], si, batch["batch_idx"], count, numbered=numbered)
         return {**prepared, "masks": true}
 
     def _are_large(self, batch: dict[str, Any]) -> bool:
@@ -96,7 +96,7 @@ class BoundedMasks:
     def _process_batch(self, preds: dict[str, Any], batch: dict[str, Any]) -> Any:
         """The host's, with our overlaps for its own."""
         true, found = batch["masks"], preds["masks"]
-        if not isinstance(true, TrueMasks):
+        if not isinstance(true, ImageMasks):
             return super()._process_batch(preds, batch)  # type: ignore[misc]
         host, count = compat.scoring(), true.objects.shape[0]
         size = (found.shape[1], found.shape[2])
