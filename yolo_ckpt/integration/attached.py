@@ -20,12 +20,12 @@ class _Attached:
 
     callbacks: dict[str, list[Any]]
 
-    def train(self, trainer: Any = None, **kwargs: Any) -> Any:
+    def train(self, *args: Any, **kwargs: Any) -> Any:
         """The host's training."""
         from yolo_ckpt.integration.native import size_for_processes
 
         imgsz = size_for_processes(kwargs)
-        return super().train(trainer, **(kwargs if imgsz is None else {**kwargs, "imgsz": imgsz}))  # type: ignore[misc]
+        return super().train(*args, **(kwargs if imgsz is None else {**kwargs, "imgsz": imgsz}))  # type: ignore[misc]
 
     def tune(self, *args: Any, **kwargs: Any) -> Any:
         """The host's tuning, with every training planned."""
