@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import sys
+from importlib.metadata import PackagePath
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 import yaml
 
 from yolo_ckpt import cli
-from yolo_ckpt.integration import PlanCallback
+from yolo_ckpt.integration import PlanCallback, configs
 from yolo_ckpt.integration.shell import planned
 from yolo_ckpt.units import parse_bytes
 
@@ -40,6 +41,30 @@ def benchmark() -> ModuleType:
 
 def test_there_is_one_for_every_field_and_card() -> None:
     assert {p.stem for p in CONFIGS} == {f"{field}-{size}gb" for field in FIELDS for size in CLASSES}
+
+
+@pytest.mark.parametrize("given", ["aerial-8gb", "aerial-8gb.yaml", "configs/aerial-8gb.yaml"])
+def test_a_file_of_ours_is_found_by_its_name(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert configs.config_file(given) == str(ROOT / "configs" / "aerial-8gb.yaml")
+    own = tmp_path / given
+    own.parent.mkdir(exist_ok=True)
+    own.touch()
+    assert configs.config_file(given) == given
+
+
+@pytest.mark.parametrize("given", ["aerial-9gb.yaml", "mine/aerial-8gb.yaml", "/aerial-8gb.yaml"])
+def test_other_names_are_the_hosts_affair(given: str) -> None:
+    assert configs.config_file(given) == given
+
+
+def test_an_installed_package_knows_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = PackagePath("../../../share/yolo-ckpt/configs/aerial-8gb.yaml")
+    monkeypatch.setattr(configs, "__file__", str(tmp_path / "yolo_ckpt" / "integration" / "configs.py"))
+    monkeypatch.setattr(configs, "files", lambda _: [record, PackagePath("yolo_ckpt/plan.py")])
+    monkeypatch.setattr(PackagePath, "locate", lambda path: tmp_path / path.name, raising=False)
+    assert configs.config_file("aerial-8gb") == str(tmp_path / "aerial-8gb.yaml")
+    assert configs.config_file("plan.py") == "plan.py"
 
 
 @by_name

@@ -12,6 +12,8 @@ import yaml
 from yolo_ckpt.errors import RequestError, SettingsError
 from yolo_ckpt.integration import compat, register_default
 from yolo_ckpt.integration.children import flags_of_environment
+from yolo_ckpt.integration.configs import config_file
+from yolo_ckpt.integration.refusals import refusal
 from yolo_ckpt.settings import Settings, split_flags
 
 
@@ -79,15 +81,17 @@ def merge_equals(arguments: Sequence[str]) -> list[str]:
 
 
 def _without_ours(arguments: list[str], stack: contextlib.ExitStack) -> tuple[dict[str, str], list[str]]:
-    """Our keys in the file of a `cfg=` argument, and the arguments with a copy of that file without them."""
+    """Our keys in the file of a `cfg=` argument, and the arguments with a copy of that file without them. The file may
+    be one that comes with this package, by its name."""
     found: dict[str, str] = {}
     rest = []
     for argument in arguments:
         name, _, value = argument.lstrip("-").partition("=")
+        value = config_file(value) if name == "cfg" else value
         content = _read(Path(value)) if name == "cfg" else {}
         ours = {key: text for key, text in content.items() if str(key).startswith("ckpt")}
         if not ours:
-            rest.append(argument)
+            rest.append(f"cfg={value}" if name == "cfg" else argument)
             continue
         found.update(ours)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="yolo-ckpt-")))
@@ -112,10 +116,13 @@ def train(arguments: Sequence[str]) -> None:
     """`yolo-ckpt train ARGUMENTS`: the host's own entry point, with a plan.
 
     Raises:
-        RequestError: A flag of ours is wrong, or the host does not know an argument.
+        RequestError: A flag of ours is wrong, or the host cannot take an argument.
     """
     with planned(["train", *arguments], ckpt="auto") as rest:
         try:
             compat.run_entrypoint(rest)
-        except SyntaxError as error:  # how the host reports arguments that it does not know
-            raise RequestError(f"ultralytics: {str(error.msg).strip().splitlines()[0]}") from error
+        except Exception as error:
+            message = refusal(error)
+            if message is None:
+                raise
+            raise RequestError(f"ultralytics: {message}") from error
