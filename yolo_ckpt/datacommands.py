@@ -127,7 +127,7 @@ def convert(arguments: Sequence[str]) -> int:
     with counted() as advance:
         made = convert_data(request, advance)
     if request.json:
-        print(json.dumps(made.record(private=False), ensure_ascii=False))
+        print(json.dumps(made.record(private=False)))
     else:
         from yolo_ckpt.reporting.conversions import print_conversion
 

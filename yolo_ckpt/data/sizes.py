@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from yolo_ckpt.data.check.headers import read_header
+from yolo_ckpt.data.check.judge import LIMIT_PIXELS
+from yolo_ckpt.data.check.scan import silent
 
 THREADS = 8  # a header costs a seek or two; more threads only wait for Python's lock
 
@@ -13,24 +16,12 @@ Size = tuple[int, int]  # width and height in pixels
 
 
 def image_sizes(paths: Sequence[str | Path]) -> list[Size | None]:
-    """Width and height of every image, turned as its EXIF orientation says; None where the host could not open it.
-
-    Only headers are read, in threads. The host (8.4.190, `exif_size`) decides what an orientation changes.
-    """
-    with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as pool:
-        warnings.simplefilter("ignore")  # about large images, which the host trains on
-        return list(pool.map(_image_size, paths))
+    """Width and height of every image, upright; None for what the host cannot open or drops for its size. Only headers
+    are read, but for formats that Pillow decodes when it opens them (WebP, AVIF)."""
+    with silent(), ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(_image_size, map(str, paths)))
 
 
-def _image_size(path: str | Path) -> Size | None:
-    from PIL import Image
-    from ultralytics.data.utils import exif_size
-
-    from yolo_ckpt.integration.hostdata import image_opener
-
-    try:
-        with image_opener(path)(path) as image:
-            width, height = exif_size(image)
-    except (OSError, ValueError, EOFError, ImportError, Image.DecompressionBombError):
-        return None
-    return int(width), int(height)
+def _image_size(path: str) -> Size | None:
+    header = read_header(path)
+    return None if header.error or header.pixels > LIMIT_PIXELS else (header.width, header.height)

@@ -63,7 +63,8 @@ def _download(wheel: Wheel, folder: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     files = sorted(folder.glob("*.whl"))
     if done.returncode or not files:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip gave no reason"]
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        said = [line for line in lines if line.startswith("ERROR")] or lines or ["pip gave no reason"]
         raise SampleError(
             f"{pinned} could not be downloaded from the package index ({said[-1].removeprefix('ERROR: ')}); check the "
             f"network, or pip's index settings, and run the command again"

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
@@ -56,16 +55,6 @@ def image_files(data: Mapping[str, Any], split: str, fraction: Any = 1.0) -> lis
     lister.fraction = 1.0 if data.get("complete") else get_split_fraction(fraction, split)
     with _quiet():
         return [str(path) for path in lister.get_img_files(data[split])]
-
-
-def image_opener(path: str | Path) -> Callable[[str | Path], Any]:
-    """What opens the image at `path`: Pillow's own function. The host's takes its place (8.4.190, `utils.patches`), and
-    installs a package with pip when it meets a file that is no image; that is for HEIF files."""
-    from PIL import Image
-    from ultralytics.utils import patches
-
-    own: Callable[[str | Path], Any] = getattr(patches, "_image_open", Image.open)
-    return Image.open if Path(path).suffix.lower() in (".heic", ".heif") else own
 
 
 @contextlib.contextmanager

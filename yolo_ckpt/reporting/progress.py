@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 Tell = Callable[[str], None]
 Advance = Callable[[str, int, int], None]
@@ -17,35 +20,32 @@ def untold(_: str) -> None:
 def progress(title: str) -> Iterator[Tell]:
     """A spinner with the time; call what is yielded with the name of each step that begins. Nothing is shown where
     standard error is no terminal, and nothing stays."""
-    from rich.console import Console  # here, since it draws a random number when it is first imported
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), SpinnerColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+    with _console() as console, Progress(*columns, **_shown(console)) as shown:
         task = shown.add_task(title, total=None)
         yield lambda step: shown.update(task, description=f"{title}: {step}")
 
 
 @contextlib.contextmanager
 def counted_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar with the time that is left; call what is yielded with how many more are done. Nothing is shown where
-    standard error is no terminal or there is nothing to do, and nothing stays."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    """A bar for work of which there is `total`; call what is yielded with how many more are done."""
+    done = 0
+    with counted() as advance:
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not (console.is_terminal and total)) as shown:
-        task = shown.add_task(title, total=total)
-        yield lambda more: shown.advance(task, more)
+        def step(more: int) -> None:
+            nonlocal done
+            done += more
+            advance(title, done, total)
+
+        yield step
 
 
 @contextlib.contextmanager
 def counted() -> Iterator[Advance]:
-    """A bar for work that is counted; call what is yielded with what is done, how many are and of how many. Nothing is
-    shown where standard error is no terminal, and nothing stays."""
-    from rich.console import Console
+    """A bar with the time that it took and that is left; call what is yielded with what is done, how many are and of
+    how many. Nothing is shown before, nor where standard error is no terminal, and nothing stays."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -55,9 +55,28 @@ def counted() -> Iterator[Advance]:
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TimeRemainingColumn())  # fmt: skip
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
-        task = shown.add_task("", total=None)
-        yield lambda title, done, total: shown.update(task, description=title, completed=done, total=total)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    )  # fmt: skip
+    with _console() as console, Progress(*columns, **_shown(console)) as shown:
+        task = shown.add_task("", total=None, visible=False)
+        yield lambda title, done, total: shown.update(
+            task, description=title, completed=done, total=total, visible=True
+        )
+
+
+def _shown(console: Any) -> dict[str, Any]:
+    return {"console": console, "transient": True, "disable": not console.is_terminal}
+
+
+@contextlib.contextmanager
+def _console() -> Iterator[Any]:
+    """Standard error, as a terminal by a descriptor of its own: decoders' C libraries write there as well, and the
+    usual one is turned away from them meanwhile."""
+    from rich.console import Console  # here, since it draws a random number when it is first imported
+
+    if not sys.stderr.isatty():
+        yield Console(stderr=True)
+        return
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding) as file:
+        yield Console(file=file)

@@ -93,6 +93,8 @@ def _boxes(_: Any, file: IO[bytes], size_bytes: int) -> bool:
         length = struct.unpack(">I", file.read(8)[:4])[0]
         if length == 0:
             return True  # to the end of the file
+        if length == 1 and at + 16 > size_bytes:
+            return False
         if length == 1:
             length = struct.unpack(">Q", file.read(8))[0]
         at += max(length, 8)

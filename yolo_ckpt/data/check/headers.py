@@ -129,7 +129,7 @@ def _heif() -> None:
 def _described(file: IO[bytes], path: str, known: dict[str, Any]) -> Header:
     image = opened(file, path)
     orientation = _orientation(image)
-    width, height = reversed(image.size) if orientation in TURNED else image.size
+    width, height = reversed(_stored_size(image)) if orientation in TURNED else _stored_size(image)
     bits, channels, sample = _samples(image, file)
     pages = _pages(image) if image.format == "TIFF" else 1
     return Header(
@@ -137,6 +137,13 @@ def _described(file: IO[bytes], path: str, known: dict[str, Any]) -> Header:
         mode=image.mode, orientation=orientation, pages=pages, whole=is_whole(image, file, known["file_bytes"]),
         unusual=_is_unusual(image, orientation), extra=_extra(image), **known,
     )  # fmt: skip
+
+
+def _stored_size(image: Any) -> tuple[int, int]:
+    """Width and height as the pixels lie in the file. Of a TIFF, newer versions of PIL say the upright ones."""
+    if image.format == "TIFF":
+        return int(image.tag_v2[256]), int(image.tag_v2[257])
+    return int(image.size[0]), int(image.size[1])
 
 
 def _extra(image: Any) -> int:

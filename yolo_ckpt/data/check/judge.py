@@ -60,14 +60,16 @@ def is_deep(header: Header) -> bool:
     return header.bits > 8 or header.sample != "uint"
 
 
-def judged(looked: Sequence[Looked], channels: int, step: Step, *, everything: bool = False) -> dict[str, Verdict]:
-    """Verdicts by path on what is in doubt: all of it up to a limit of pixels, beyond that a sample over the whole set;
-    on every file with `everything`."""
+def to_decode(looked: Sequence[Looked], channels: int, *, everything: bool) -> tuple[list[Looked], int]:
+    """What to decode, each file once: what is in doubt, all of it up to a limit of pixels, beyond that a sample over
+    the whole set; every file with `everything`. And how many are in doubt."""
     known = {one.path: one for one in looked if not one.header.error and one.header.pixels <= LIMIT_PIXELS}
-    if everything:
-        chosen = list(known.values())
-    else:
-        chosen = _within([one for one in known.values() if in_doubt(one.header, channels)])
+    doubtful = [one for one in known.values() if in_doubt(one.header, channels)]
+    return (list(known.values()) if everything else _within(doubtful)), len(doubtful)
+
+
+def judged(chosen: Sequence[Looked], channels: int, step: Step) -> dict[str, Verdict]:
+    """Verdicts by path."""
     with _quiet():
         verdicts = in_threads(lambda one: judge(one.path, one.header, channels), chosen, step, threads=_THREADS)
     return {one.path: verdict for one, verdict in zip(chosen, verdicts, strict=True)}
@@ -142,7 +144,11 @@ def _quiet() -> Iterator[None]:
     """Keep what the decoders' C libraries write on standard error about broken files away from it: it is in the
     findings."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:

@@ -11,7 +11,7 @@ from yolo_ckpt.data.check.dataset import DataSet, endings, resolve
 from yolo_ckpt.data.check.duplicates import duplicate_findings, same_content
 from yolo_ckpt.data.check.findings import SEVERITIES, Finding, Severity, counted, finding
 from yolo_ckpt.data.check.imagefindings import FORMATS_BESIDE, image_findings, is_dropped
-from yolo_ckpt.data.check.judge import Verdict, in_doubt, judged
+from yolo_ckpt.data.check.judge import Verdict, judged, to_decode
 from yolo_ckpt.data.check.labelfindings import label_findings
 from yolo_ckpt.data.check.memory import HostMemory, Loading, Shapes, host_memory, memory_findings
 from yolo_ckpt.data.check.scan import Bar, Item, Looked, Step, look_at_all
@@ -123,9 +123,9 @@ def check(options: Options, bar: Bar = unseen) -> Report:
         items = []
     rules = data.rules(task)
     looked = look_at_all(items, rules, bar, "looking at images and labels")
-    doubtful = sum(in_doubt(one.header, data.channels) for one in looked)
-    with bar("decoding what is in doubt", len(looked) if options.full else doubtful) as step:
-        verdicts = judged(looked, data.channels, step, everything=options.full)
+    chosen, doubtful = to_decode(looked, data.channels, everything=options.full)
+    with bar("decoding what is in doubt", len(chosen)) as step:
+        verdicts = judged(chosen, data.channels, step)
     return _Summary(data, task, looked, verdicts, options).report(
         guessed=guessed, undecoded=max(doubtful - len(verdicts), 0), begin=begin
     )

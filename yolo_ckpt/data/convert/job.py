@@ -16,7 +16,7 @@ from yolo_ckpt.data.convert import dicom, limits, plain, tiff
 from yolo_ckpt.data.convert.labels.find import Label
 from yolo_ckpt.data.convert.labels.items import placed
 from yolo_ckpt.data.convert.labels.load import loaded
-from yolo_ckpt.data.convert.naming import is_numbered
+from yolo_ckpt.data.convert.naming import frame_name, is_numbered, tile_name
 from yolo_ckpt.data.convert.picture import Header, Picture
 from yolo_ckpt.data.convert.problems import BrokenFileError, LeftOutError, raise_if_full, said
 from yolo_ckpt.data.convert.request import Request
@@ -99,7 +99,7 @@ def probe(wanted: Probe) -> Header | Outcome:
         if source.kind == "broken":
             raise BrokenFileError(source.why)
         found = _header(source, request)
-        if not _is_tiled(found.width, found.height, request):
+        if not is_tiled(found.width, found.height, request):
             limits.check_trainable(found.width, found.height)
         return found
     except OSError as error:
@@ -114,7 +114,8 @@ def _header(source: Source, request: Request) -> Header:
     return tiff.header(source.path, request.bands) if source.kind == "tiff" else plain.header(source.path)
 
 
-def _is_tiled(width: int, height: int, request: Request) -> bool:
+def is_tiled(width: int, height: int, request: Request) -> bool:
+    """True for a picture that is cut into tiles."""
     return 0 < request.tile < max(width, height)
 
 
@@ -167,7 +168,7 @@ def _convert(job: Job, outcome: Outcome) -> None:
             f"it has {job.header.frames} pictures and one label; convert it with labels=none and label its pictures"
         )
     for index, picture in enumerate(_pictures(job)):
-        stem = job.stem if job.header.frames == 1 else f"{job.stem}_{index:03d}"
+        stem = job.stem if job.header.frames == 1 else frame_name(job.stem, index)
         outcome.bands = picture.pixels.shape[2]
         outcome.windows.add(picture.window.text)
         outcome.notes.update(picture.notes)
@@ -192,7 +193,7 @@ def _write_picture(job: Job, stem: str, picture: Picture, outcome: Outcome) -> N
     width, height = picture.size
     request = job.request
     objects = _objects(job, picture, outcome.notes)
-    tiled = _is_tiled(width, height, request)
+    tiled = is_tiled(width, height, request)
     places = tiles(width, height, request.tile, request.overlap) if tiled else [(0, 0, width, height)]
     seen: set[int] = set()
     around = np.array([whole.bounds for whole in objects or ()]).reshape(-1, 4)
@@ -200,7 +201,7 @@ def _write_picture(job: Job, stem: str, picture: Picture, outcome: Outcome) -> N
         x0, y0, x1, y1 = place
         limits.check_trainable(x1 - x0, y1 - y0)
         levels = picture.window.apply(np.asarray(picture.pixels[y0:y1, x0:x1]))
-        name = f"{stem}__y{y0:05d}_x{x0:05d}" if tiled else stem
+        name = tile_name(stem, place) if tiled else stem
         near = _touching(around, place)
         rows = _rows(objects, near, place, request, seen, outcome.notes) if objects is not None else None
         _write(job, name, levels, rows, outcome)

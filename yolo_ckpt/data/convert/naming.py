@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from yolo_ckpt.data.convert import kinds
 from yolo_ckpt.data.convert.sources import Source
+from yolo_ckpt.data.convert.tiles import Tile
+
+_FRAME, _TILE = re.compile(r"_\d{3,}$"), re.compile(r"__y\d{5,}_x\d{5,}$")
 
 
-def stems(files: Sequence[Source], names: str) -> list[str]:
-    """A name for each file, each once: its own stem, or a running number.
+def frame_name(stem: str, index: int) -> str:
+    """What one of several pictures of a file is called."""
+    return f"{stem}_{index:03d}"
+
+
+def tile_name(stem: str, place: Tile) -> str:
+    """What a tile of a picture is called."""
+    return f"{stem}__y{place[1]:05d}_x{place[0]:05d}"
+
+
+def stems(files: Sequence[Source], names: str, several: Sequence[bool]) -> list[str]:
+    """A name for each file: its own stem, or a running number. No two files write images of one name.
 
     DICOM files are numbered unless `names` is `keep`, since their names are often those of patients, or UIDs.
+
+    Args:
+        files: The files.
+        names: `auto`, `keep` or `number`.
+        several: True for a file whose images are called by frame or tile.
     """
     width = max(6, len(str(len(files))))
     wanted = [
         f"{place:0{width}d}" if is_numbered(file, names) else _clean(file.stem) for place, file in enumerate(files, 1)
     ]
-    return _distinct(wanted)
+    return _distinct(wanted, several)
 
 
 def is_numbered(file: Source, names: str) -> bool:
@@ -35,15 +54,30 @@ def _clean(stem: str) -> str:
     return kept or "image"
 
 
-def _distinct(wanted: Sequence[str]) -> list[str]:
+def _distinct(wanted: Sequence[str], several: Sequence[bool]) -> list[str]:
     taken = Counter(stem.casefold() for stem in wanted)
     used: set[str] = set()
+    divided: set[str] = set()  # names whose images have something behind them
+    made_of: set[str] = set()  # names that, with something behind them, may be one that is used
     found = []
-    for stem in wanted:
+    for stem, parts in zip(wanted, several, strict=True):
         name, number = stem, 1
-        while name.casefold() in used or (number > 1 and name.casefold() in taken):
+        while (
+            name.casefold() in used
+            or (number > 1 and name.casefold() in taken)
+            or (parts and name.casefold() in made_of)
+            or not divided.isdisjoint(_origins(name.casefold()))
+        ):
             number += 1
             name = f"{stem}_{number}"
         used.add(name.casefold())
+        made_of |= _origins(name.casefold())
+        divided |= {name.casefold()} if parts else set()
         found.append(name)
     return found
+
+
+def _origins(name: str) -> set[str]:
+    """The names of files that could have an image called `name` among several."""
+    whole = _TILE.sub("", name)
+    return {whole, _FRAME.sub("", whole), _FRAME.sub("", name)} - {name}

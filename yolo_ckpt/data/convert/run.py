@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from yolo_ckpt.data.convert.job import Job, Outcome, Probe, convert, died, not_done, probe
+from yolo_ckpt.data.convert.job import Job, Outcome, Probe, convert, died, is_tiled, not_done, probe
 from yolo_ckpt.data.convert.labels.find import Labels, find_labels
 from yolo_ckpt.data.convert.naming import stems
 from yolo_ckpt.data.convert.picture import Header
@@ -110,13 +110,14 @@ def _split(request: Request, labels: Labels, headers: dict[int, Header]) -> tupl
     found = splits(groups, given, request.val, request.seed)
     lines = []
     by = request.group if any(headers[i].group for i in places) else "image"
-    if {"train", "val"} <= set(given):
-        lines.append("train and val are as the folders (or the names of the label files) have them")
-        both = shared(groups, found)
-        lines += [f"{both} {by}s are in more than one split there: metrics will be too good"] if both else []
+    if "val" in given:
+        rest = ", all else trains" if "" in given else ""
+        lines.append(f"the splits are as the folders (or the names of the label files) have them{rest}")
     elif places:
         count = {s: len({g for g, f in zip(groups, found, strict=True) if f == s}) for s in ("train", "val")}
         lines.append(f"split by {by}, seed {request.seed}: {count['train']} to train, {count['val']} to validate")
+    both = shared(groups, found)
+    lines += [f"{both} {by}s are in more than one split there: metrics will be too good"] if both else []
     return dict(zip(places, found, strict=True)), lines
 
 
@@ -130,10 +131,12 @@ def _converted(request: Request, plan: _Plan, folder: Path, advance: Advance) ->
             advance("converting", done, len(jobs))
             outcomes[place[job.source.path]] = outcome
     channels = _same_channels(outcomes)
-    drop_strays(folder, [image for outcome in outcomes.values() for image in outcome.images])
+    images = [image for outcome in outcomes.values() for image in outcome.images]
+    assert len(set(images)) == len(images), "two files wrote images of one name"
+    drop_strays(folder, images)
     names = _names(request, plan.labels, outcomes)
-    finish_labels(folder, names)
-    result = _summed(request, plan, outcomes, names)
+    emptied = finish_labels(folder, names)
+    result = _summed(request, plan, outcomes, names, emptied)
     if not result.images:
         shutil.rmtree(folder)
         return result
@@ -143,7 +146,8 @@ def _converted(request: Request, plan: _Plan, folder: Path, advance: Advance) ->
 
 
 def _jobs(request: Request, plan: _Plan, folder: Path) -> list[Job]:
-    called = stems(plan.labels.images, request.names)
+    several = [_gives_several(plan.headers.get(i), request) for i in range(len(plan.labels.images))]
+    called = stems(plan.labels.images, request.names, several)
     return [
         Job(
             source=plan.labels.images[i], request=request, header=plan.headers[i], label=plan.labels.of_image.get(i),
@@ -151,6 +155,10 @@ def _jobs(request: Request, plan: _Plan, folder: Path) -> list[Job]:
         )
         for i in sorted(plan.headers)
     ]  # fmt: skip
+
+
+def _gives_several(header: Header | None, request: Request) -> bool:
+    return header is not None and (header.frames > 1 or is_tiled(header.width, header.height, request))
 
 
 def _same_channels(outcomes: dict[int, Outcome]) -> int:
@@ -185,7 +193,9 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in parts)
 
 
-def _summed(request: Request, plan: _Plan, outcomes: dict[int, Outcome], names: Sequence[str]) -> Conversion:
+def _summed(
+    request: Request, plan: _Plan, outcomes: dict[int, Outcome], names: Sequence[str], emptied: int
+) -> Conversion:
     images = Counter(image.split("/")[1] for outcome in outcomes.values() for image in outcome.images)
     lines = list(plan.lines)
     seen: Counter[str] = Counter()
@@ -194,7 +204,7 @@ def _summed(request: Request, plan: _Plan, outcomes: dict[int, Outcome], names: 
     other = sum(count for name, count in seen.items() if name not in names)
     lines += [f"{other} objects of classes that classes= does not name were left out"] if other else []
     lines += [f"no object is of class {name}" for name in request.classes if name not in seen and plan.labels.format]
-    lines += _about_labels(plan, outcomes)
+    lines += _about_labels(plan, outcomes, emptied)
     if images and not (images["val"] and images["train"]):
         lines.append("one split is empty, so train and val are the same images: metrics say nothing about new ones")
     return Conversion(
@@ -208,13 +218,15 @@ def _summed(request: Request, plan: _Plan, outcomes: dict[int, Outcome], names: 
     )
 
 
-def _about_labels(plan: _Plan, outcomes: dict[int, Outcome]) -> list[str]:
+def _about_labels(plan: _Plan, outcomes: dict[int, Outcome], emptied: int) -> list[str]:
     if not plan.labels.format:
         return ["no labels were found: the images are written without (give labels=PATH if there are some)"]
     done = [i for i, outcome in outcomes.items() if outcome.done == "converted"]
     bare = sum(i not in plan.labels.of_image for i in done)
     lines = [f"{bare} images have no label: they train as background"] if bare else []
-    total, empty = sum(len(o.images) for o in outcomes.values()), sum(o.empty for o in outcomes.values())
+    total, empty = sum(len(o.images) for o in outcomes.values()), emptied + sum(o.empty for o in outcomes.values())
     lines += [f"{empty} of {total} images show no object: they train as background"] if empty > bare else []
     unused = len(plan.labels.unused)
-    return lines + ([f"{unused} labels belong to images that are not there"] if unused else [])
+    lines += [f"{unused} labels belong to images that are not there"] if unused else []
+    stray = plan.labels.stray
+    return lines + ([f"{stray} annotations have an image_id that no image has"] if stray else [])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from yolo_ckpt.data.convert import kinds
 from yolo_ckpt.data.convert.problems import said
@@ -45,15 +45,23 @@ class Source:
 
 def sources(src: Path) -> list[Source]:
     """Every file under a folder, or beside a file, in the order of their names; each folder is entered once, so that
-    links in a circle end."""
+    links in a circle end. A folder that cannot be listed is a broken file."""
     if src.is_file():
         return [_source(path, src.parent) for path in sorted(p for p in src.parent.iterdir() if p.is_file())]
-    return [_source(path, src) for path in sorted(_files(src))]
+    closed: list[OSError] = []
+    found = [_source(path, src) for path in sorted(_files(src, closed.append))]
+    return found + [
+        Source(
+            path=Path(error.filename), relative=Path(error.filename).relative_to(src), kind="broken",
+            why=f"the folder cannot be listed: {said(error)}",
+        )
+        for error in closed
+    ]  # fmt: skip
 
 
-def _files(src: Path) -> Iterator[Path]:
+def _files(src: Path, closed: Callable[[OSError], None]) -> Iterator[Path]:
     entered: set[tuple[int, int]] = set()
-    for folder, inside, names in os.walk(src, followlinks=True):
+    for folder, inside, names in os.walk(src, followlinks=True, onerror=closed):
         status = Path(folder).stat()
         if (status.st_dev, status.st_ino) in entered:
             inside.clear()
@@ -87,7 +95,7 @@ def _kind(path: Path) -> tuple[str, str]:
     return (found, "") if called else ("", "")
 
 
-def split_named(relative: Path) -> str:
+def split_named(relative: PurePath) -> str:
     """The split that a folder on the way names (`train`, `val2017`, ...), empty for none."""
     for part in relative.parts[:-1]:
         found = _SPLITS.get(part.lower().rstrip("0123456789"))

@@ -8,16 +8,15 @@ from collections.abc import Hashable, Sequence
 
 
 def splits(groups: Sequence[Hashable], given: Sequence[str], share: float, seed: int) -> list[str]:
-    """The split of each file.
+    """The split of each file: what is given stays. Where nothing is given to `val`, it is drawn from all but `test`.
 
     Args:
-        groups: What has to stay together; equal ones do.
+        groups: What has to stay together; equal ones do, as far as they are drawn.
         given: The split that a folder or a label says, empty where none does.
         share: Of the files that go to `val`, where nothing says what validates.
         seed: Of the draw.
     """
-    known = set(given)
-    if {"train", "val"} <= known:
+    if "val" in given:
         return [split or "train" for split in given]
     drawn = iter(_drawn([g for g, s in zip(groups, given, strict=True) if s != "test"], share, seed))
     return ["test" if split == "test" else next(drawn) for split in given]

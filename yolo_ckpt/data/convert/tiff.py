@@ -182,7 +182,8 @@ def _values(path: Path, series: Any, layout: _Layout, scratch: Path) -> Pixels:
     takes much memory."""
     large = series.nbytes > MAPPED_FROM_BYTES
     if large and series.dataoffset is not None and series.keyframe.is_memmappable:
-        values: Pixels = tifffile.memmap(path, mode="r")
+        with decoding("the TIFF"):
+            values: Pixels = tifffile.memmap(path, mode="r")
     else:
         with decoding("the TIFF"):
             try:

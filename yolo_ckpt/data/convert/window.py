@@ -128,12 +128,11 @@ def measured(
 def _limits(
     values: Pixels, choice: Choice, nodata: float | None, hidden: npt.NDArray[np.bool_] | None
 ) -> tuple[float, float, str]:
+    if choice.kind == "full":
+        return *_extent(values, nodata, hidden), "full range"
     levels, counts = _distribution(values, nodata, hidden)
     if not counts.sum():
-        raise BrokenFileError("it holds no finite value")
-    least, most = float(levels[counts > 0].min()), float(levels[counts > 0].max())
-    if choice.kind == "full":
-        return least, most, "full range"
+        return *_extent(values, nodata, hidden), "full range (most values are no numbers)"
     first, last = choice.percentiles
     reached = np.cumsum(counts) / counts.sum() * 100
     low = float(levels[np.searchsorted(reached, first, side="right").clip(max=len(levels) - 1)])
@@ -141,7 +140,24 @@ def _limits(
     if low < high:
         return low, high, f"percentile {first:g}-{last:g}"
     # Nearly all pixels have one value, as in fluorescence or a clean dark background: what differs must not saturate.
-    return least, most, "full range (the percentiles are one value)"
+    return *_extent(values, nodata, hidden), "full range (the percentiles are one value)"
+
+
+def _extent(values: Pixels, nodata: float | None, hidden: npt.NDArray[np.bool_] | None) -> tuple[float, float]:
+    """The least and the largest of all values that are numbers."""
+    least, most = np.inf, -np.inf
+    for rows in _parts(values):
+        part = np.asarray(values[rows])
+        kept = np.isfinite(part)
+        if hidden is not None:
+            kept &= ~hidden[rows]
+        if nodata is not None:
+            kept &= part != nodata
+        if kept.any():
+            least, most = min(least, float(part[kept].min())), max(most, float(part[kept].max()))
+    if least > most:
+        raise BrokenFileError("it holds no finite value")
+    return least, most
 
 
 def _distribution(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import tifffile
 
 from yolo_ckpt.data.convert.limits import JPEG_MOST_SIDE
 from yolo_ckpt.data.convert.problems import BrokenFileError, raise_if_full
+from yolo_ckpt.data.newfolder import new_folder
 from yolo_ckpt.errors import ConvertError
 
 SPLITS = ("train", "val", "test")
@@ -46,33 +46,16 @@ def encoded(levels: npt.NDArray[np.uint8], jpeg: int) -> tuple[bytes, str]:
 
 @contextmanager
 def folder_for(dst: Path) -> Iterator[Path]:
-    """A folder beside `dst` to write to; it takes the place of `dst` at the end, and is gone if anything fails.
+    """A folder to write the data set to, which goes to `dst` at the end.
 
     Raises:
         ConvertError: There is no place for it.
     """
-    try:
-        dst.parent.mkdir(parents=True, exist_ok=True)
-        partial = tempfile.TemporaryDirectory(dir=dst.parent, prefix=f".{dst.name}.", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise ConvertError(f"dst={dst} cannot be written ({error.strerror}); give a folder that can") from error
-    with partial as place:
-        folder = Path(place) / dst.name
+    with new_folder(dst, "dst", ConvertError) as folder:
         for split in SPLITS:
             (folder / "images" / split).mkdir(parents=True)
             (folder / "labels" / split).mkdir(parents=True)
         yield folder
-        if folder.is_dir():
-            _move(folder, dst)
-
-
-def _move(folder: Path, dst: Path) -> None:
-    try:
-        if dst.is_dir():
-            dst.rmdir()  # empty, as the request's check found
-        folder.rename(dst)
-    except OSError as error:
-        raise ConvertError(f"dst={dst} cannot be put in place ({error.strerror}); give a new folder") from error
 
 
 def label_file(image: Path) -> Path:
@@ -89,13 +72,20 @@ def drop_strays(folder: Path, images: Iterable[str]) -> None:
             path.unlink()
 
 
-def finish_labels(folder: Path, names: Sequence[str]) -> None:
-    """Class names become numbers; rows of classes that are not among `names` go."""
+def finish_labels(folder: Path, names: Sequence[str]) -> int:
+    """Class names become numbers; rows of classes that are not among `names` go.
+
+    Returns:
+        How many files have no row left.
+    """
     number = {name: index for index, name in enumerate(names)}
+    emptied = 0
     for path in (folder / "labels").rglob("*.txt"):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         lines = [f"{number[name]} {values}\n" for name, values in rows if name in number]
+        emptied += int(bool(rows) and not lines)
         write_text(path, "".join(lines))
+    return emptied
 
 
 def finish(
@@ -130,8 +120,9 @@ def write_text(path: Path, text: str) -> None:
 
 def write_report(folder: Path, report: Any) -> None:
     """convert_report.json."""
-    write_text(folder / "convert_report.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / "convert_report.json", json.dumps(report, indent=1) + "\n")  # any name is ASCII there
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # a JSON text is a YAML text
+    known = text.encode("utf-8", "replace").decode()
+    return json.dumps(known, ensure_ascii=False)  # a JSON text is a YAML text

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 
+from yolo_ckpt.data.newfolder import new_folder
 from yolo_ckpt.data.samples import aerial, industrial, medical
 from yolo_ckpt.data.samples.files import Sample
-from yolo_ckpt.errors import SettingsError
+from yolo_ckpt.errors import SampleError, SettingsError
 
 SAMPLES: dict[str, Sample] = {"aerial": aerial.SAMPLE, "medical": medical.SAMPLE, "industrial": industrial.SAMPLE}
 
@@ -21,7 +20,7 @@ def write_sample(name: str, folder: Path) -> tuple[list[Path], bool]:
 
     Raises:
         SettingsError: There is no such sample, or `folder` holds something else.
-        SampleError: It could not be fetched; nothing is left behind.
+        SampleError: It could not be fetched, or not be written; nothing is left behind.
     """
     if name not in SAMPLES:
         raise SettingsError(f"sample {name} is not known; use one of {', '.join(SAMPLES)}")
@@ -31,11 +30,6 @@ def write_sample(name: str, folder: Path) -> tuple[list[Path], bool]:
         return yamls, False
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"dir={folder} is there already and is no sample data set; give an empty or a new folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as partial:
-        whole = Path(partial) / folder.name
-        sample.write(whole, folder)
-        if folder.exists():
-            folder.rmdir()  # empty, as checked above
-        shutil.move(whole, folder)
+    with new_folder(folder, "dir", SampleError) as partial:
+        sample.write(partial, folder)
     return yamls, True

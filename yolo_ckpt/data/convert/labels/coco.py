@@ -43,8 +43,9 @@ def is_coco(document: object) -> bool:
     return isinstance(document, dict) and all(isinstance(document.get(k), list) for k in ("images", "categories"))
 
 
-def entries(path: Path) -> tuple[list[Entry], list[str]]:
-    """The images of a COCO file, and the class names in the order of their ids.
+def entries(path: Path) -> tuple[list[Entry], list[str], int]:
+    """The images of a COCO file, the class names in the order of their ids, and how many annotations are of none of
+    the images.
 
     Raises:
         SettingsError: It is no COCO file.
@@ -60,10 +61,11 @@ def entries(path: Path) -> tuple[list[Entry], list[str]]:
         of_image = defaultdict(list)
         for annotation in document.get("annotations", []):
             of_image[annotation["image_id"]].append(annotation)
-        found = [_entry(image, path, of_image[image["id"]], names) for image in document["images"]]
+        found = [_entry(image, path, of_image.get(image["id"], []), names) for image in document["images"]]
+        stray = sum(len(of_image[i]) for i in of_image.keys() - {image["id"] for image in document["images"]})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SettingsError(f"{path} is no whole COCO file: {type(error).__name__} {error}; give another") from error
-    return found, list(dict.fromkeys(names.values()))
+    return found, list(dict.fromkeys(names.values())), stray
 
 
 def _entry(image: Mapping[str, Any], path: Path, annotations: list[Any], names: Mapping[int, str]) -> Entry:

@@ -17,7 +17,7 @@ from yolo_ckpt.data.convert.labels.recognise import (
     seems_mask,
     sniffed,
     without_ending,
-    yolo_names,
+    yolo_classes,
 )  # fmt: skip
 from yolo_ckpt.data.convert.request import Request
 from yolo_ckpt.data.convert.sources import Source, sources, split_in_name, split_named
@@ -34,6 +34,7 @@ class Label:
         entry: The image's part of a COCO file.
         meaning: What the values of a mask are.
         names: Class names by number, for YOLO text.
+        keypoint_values: Numbers behind the box in its rows.
     """
 
     format: str
@@ -41,6 +42,7 @@ class Label:
     entry: coco.Entry | None = None
     meaning: str = ""
     names: tuple[str, ...] = ()
+    keypoint_values: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,7 @@ class Labels:
         unused: Labels whose image is not there.
         names: Class names in the order of their numbers; empty where only the labels tell.
         splits: By place in `images`, where a COCO file's name says it.
+        stray: Annotations of COCO files that belong to no image there.
     """
 
     format: str
@@ -64,6 +67,7 @@ class Labels:
     unused: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     splits: dict[int, str] = field(default_factory=dict)
+    stray: int = 0
 
 
 def find_labels(files: Sequence[Source], request: Request) -> Labels:
@@ -97,12 +101,13 @@ def _under(labels: Path) -> list[Source]:
 
 def _find_coco(files: Sequence[Source], images: tuple[Source, ...], request: Request) -> Labels | None:
     paths = [f.path for f in files if f.path.suffix.lower() == ".json"]
-    if request.labels is None:
+    if not request.format_in and (request.labels is None or request.labels.is_dir()):
         paths = [path for path in paths if seems_coco(path)]
     names: dict[str, None] = {}
-    candidates = []
+    candidates, stray = [], 0
     for path in paths:
-        found, order = coco.entries(path)
+        found, order, others = coco.entries(path)
+        stray += others
         names.update(dict.fromkeys(order))
         candidates += [_coco_candidate(entry, path) for entry in found]
     matches = matched([((f.path.name, f.stem), f.relative) for f in images], candidates)
@@ -115,6 +120,7 @@ def _find_coco(files: Sequence[Source], images: tuple[Source, ...], request: Req
         unused=tuple(entry.file_name for entry, _ in matches.unused),
         names=tuple(names),
         splits={i: split for i, (split, _) in given.items() if split},
+        stray=stray,
     )
 
 
@@ -137,8 +143,13 @@ def _find_yolo(files: Sequence[Source], images: tuple[Source, ...], request: Req
     labels = _texts(files, images, "yolo", is_yolo, request)
     if labels is None:
         return None
-    names = yolo_names(files) or request.classes
-    return replace(labels, names=names, of_image={i: replace(la, names=names) for i, la in labels.of_image.items()})
+    folders = [request.src.parent] if request.labels is None else [request.labels.parent, request.src]
+    classes = yolo_classes(files, folders)
+    names = classes.names or request.classes
+    of_image = {
+        i: replace(label, names=names, keypoint_values=classes.keypoint_values) for i, label in labels.of_image.items()
+    }
+    return replace(labels, names=names, of_image=of_image)
 
 
 def _texts(

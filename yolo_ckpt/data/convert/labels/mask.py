@@ -32,6 +32,8 @@ def read(path: Path) -> Mask:
     """
     with decoding("its mask"):
         values = _tiff(path) if kinds.kind_of(kinds.first_bytes(path)) == "tiff" else _image(path)
+    if values.ndim == 3 and values.shape[2] == 2:
+        values = values[..., 0]  # the other is transparency
     if values.ndim == 3:
         red, green, blue = (values[..., i].astype(np.uint32) for i in range(3))
         values = red << 16 | green << 8 | blue
@@ -45,8 +47,8 @@ def read(path: Path) -> Mask:
 
 def _tiff(path: Path) -> Mask:
     values: Mask = np.squeeze(tifffile.imread(path))
-    if values.ndim == 3 and values.shape[2] not in (3, 4):
-        raise BrokenFileError("its mask has several pages; one picture is read")
+    if values.ndim != 2 and (values.ndim != 3 or values.shape[2] not in (3, 4)):
+        raise BrokenFileError(f"its mask has the shape {values.shape}; one picture (H, W) or (H, W, 3) is read")
     return values
 
 

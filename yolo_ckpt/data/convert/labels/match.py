@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Generic, TypeVar
 
+from yolo_ckpt.data.convert.sources import split_named
+
 Key = TypeVar("Key")
 
 
@@ -42,7 +44,7 @@ class Matches(Generic[Key]):
 
 
 def matched(images: Iterable[tuple[tuple[str, ...], PurePath]], candidates: Sequence[Candidate[Key]]) -> Matches[Key]:
-    """Finds the label of each image.
+    """Finds the label of each image. One in the folder of another split, where both name one, is none.
 
     Args:
         images: What each may be called, the most exact first, and its path from the root.
@@ -56,6 +58,7 @@ def matched(images: Iterable[tuple[tuple[str, ...], PurePath]], candidates: Sequ
     unclear: dict[int, str] = {}
     for image, (names, path) in enumerate(images):
         places = next((by_stem[name] for name in names if name in by_stem), [])
+        places = [place for place in places if _may_be_of(path, candidates[place].folder)]
         scores = [_nearness(path.parent, candidates[place].folder) for place in places]
         best = [place for place, score in zip(places, scores, strict=True) if score == max(scores)]
         if len(best) > 1:
@@ -80,6 +83,11 @@ def _settled(claims: Mapping[int, list[tuple[int, int, PurePath]]], unclear: dic
         else:
             labels.update({image: place for image, _ in nearest})
     return labels
+
+
+def _may_be_of(image: PurePath, folder: PurePath) -> bool:
+    splits = {split_named(image), split_named(folder / image.name)} - {""}
+    return len(splits) < 2
 
 
 def _nearness(image: PurePath, label: PurePath) -> int:

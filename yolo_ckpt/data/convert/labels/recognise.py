@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -50,9 +51,10 @@ def meaning_of(paths: Sequence[Path], asked: str) -> str:
             values = mask.read(path)
         except BrokenFileError:
             continue  # its image is listed as failed when its turn comes
-        if values.dtype.itemsize > 1 and values.max() < mask.COLOUR:
+        here = {int(v) for v in set(values.ravel()[:: max(1, values.size // 1_000_000)].tolist()) if v}
+        if values.dtype.itemsize > 1 and len(here) > 1 and max(here) < mask.COLOUR:
             return "instance"  # nobody needs 16 bits for classes
-        seen.update(int(v) for v in set(values.ravel()[:: max(1, values.size // 1_000_000)].tolist()) if v)
+        seen |= here
     if len(seen) > 1:
         few = ", ".join(str(v) for v in sorted(seen)[:5])
         raise SettingsError(
@@ -94,28 +96,61 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def yolo_names(files: Iterable[Source]) -> tuple[str, ...]:
-    """Class names from a data set's YAML, or from `classes.txt` or `obj.names`; empty where there is none."""
-    for file in sorted(files, key=lambda f: len(f.relative.parts)):
-        if file.path.suffix.lower() in (".yaml", ".yml"):
-            found = _names_in(file.path)
-            if found:
-                return found
-        if file.path.name.lower() in ("classes.txt", "obj.names"):
-            lines = file.path.read_text(encoding="utf-8-sig").splitlines()
-            return tuple(line.strip() for line in lines if line.strip())
-    return ()
+@dataclass(frozen=True, kw_only=True)
+class Classes:
+    """What a YOLO data set says of its label files.
+
+    Attributes:
+        names: Class names by number; empty where nothing says them.
+        keypoint_values: Numbers behind the box in a row of a pose data set.
+    """
+
+    names: tuple[str, ...] = ()
+    keypoint_values: int = 0
 
 
-def _names_in(path: Path) -> tuple[str, ...]:
+def yolo_classes(files: Iterable[Source], folders: Iterable[Path]) -> Classes:
+    """What a data set's YAML, `classes.txt` or `obj.names` says: one among the files, or in one of the folders, where a
+    YAML has to be a data set's.
+
+    Raises:
+        SettingsError: The names cannot be read.
+    """
+    near = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path.is_file()]
+    inside = [file.path for file in sorted(files, key=lambda f: len(f.relative.parts))]
+    for path, strict in [*((p, False) for p in inside), *((p, True) for p in near)]:
+        found = _classes_in(path, strict=strict)
+        if found is not None:
+            return found
+    return Classes()
+
+
+def _classes_in(path: Path, *, strict: bool) -> Classes | None:
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return _of_yaml(path, strict=strict)
+    if path.name.lower() not in ("classes.txt", "obj.names"):
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read as UTF-8 text ({error}); save it so, or take it away") from error
+    return Classes(names=tuple(line.strip() for line in lines if line.strip()))
+
+
+def _of_yaml(path: Path, *, strict: bool) -> Classes | None:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return ()
-    names = document.get("names") if isinstance(document, dict) else None
-    if isinstance(names, dict) and all(isinstance(key, int) for key in names):
-        return tuple(str(names.get(i, f"class_{i}")) for i in range(max(names) + 1)) if names else ()
-    return tuple(str(name) for name in names) if isinstance(names, list) else ()
+        return None
+    if not isinstance(document, dict) or (strict and not document.keys() & {"train", "val"}):
+        return None
+    names, shape = document.get("names"), document.get("kpt_shape")
+    if isinstance(names, dict) and names and all(isinstance(key, int) for key in names):
+        names = [names.get(i, f"class_{i}") for i in range(max(names) + 1)]
+    if not isinstance(names, list) or not names:
+        return None
+    values = shape[0] * shape[1] if isinstance(shape, list) and len(shape) == 2 else 0
+    return Classes(names=tuple(map(str, names)), keypoint_values=values if isinstance(values, int) else 0)
 
 
 def seems_coco(path: Path) -> bool:

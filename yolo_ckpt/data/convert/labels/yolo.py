@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from yolo_ckpt.data.convert.problems import BrokenFileError
 _LEAST, _MOST = -0.01, 1.01
 
 
-def annotation(path: Path, size: tuple[int, int], names: Sequence[str]) -> Annotation:
-    """The objects in a file, for a picture of `size` (width, height). Without `names`, classes are called by number.
+def annotation(path: Path, size: tuple[int, int], names: Sequence[str], keypoint_values: int = 0) -> Annotation:
+    """The objects in a file, for a picture of `size` (width, height). Without `names`, classes are called by number. In
+    rows with keypoints, which are `keypoint_values` numbers, the box is taken.
 
     Raises:
         BrokenFileError: A line cannot be understood, or names a class that is not there.
@@ -26,9 +28,15 @@ def annotation(path: Path, size: tuple[int, int], names: Sequence[str]) -> Annot
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BrokenFileError("its label cannot be read as text") from error
-    return Annotation(
-        items=tuple(_item(n, line.split(), size, names) for n, line in enumerate(lines, 1) if line.split())
-    )
+    notes: Counter[str] = Counter()
+    items = []
+    for number, words in enumerate(map(str.split, lines), 1):
+        if keypoint_values and len(words) == 5 + keypoint_values:
+            notes["keypoints left out"] += 1
+            del words[5:]
+        if words:
+            items.append(_item(number, words, size, names))
+    return Annotation(items=tuple(items), notes=notes)
 
 
 def _item(number: int, words: list[str], size: tuple[int, int], names: Sequence[str]) -> Item:
