@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.data.check.made import IMAGES, SIZE, add, encoded, make_set, noise, tiff, write_yaml
+from tests.data.check.made import IMAGES, SIZE, add, encoded, make_set, noise, png16, tiff, write_yaml
 from yolo_ckpt import cli
 
 pytest.importorskip("ultralytics")
@@ -220,3 +222,18 @@ def test_same_content(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert said["image-duplicate"][1].endswith("c.bmp")
     assert "in train, the same as" in said["image-leak"][1]
     assert said["image-leak"][1].endswith("copy.png in val and 1 more")
+
+
+def test_a_box_that_is_longer_than_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    yaml = make_set(tmp_path)
+    content = struct.pack(">I8s4xI4s2x", 16, b"ftypavif", 1, b"mdat")
+    image = add(tmp_path, "train/a.avif", content)
+    assert said_of(checked(yaml, capsys)[1], image)[0][:2] == ("image-truncated", "loses")
+
+
+def test_images_of_two_splits_are_decoded_and_counted_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_set(tmp_path)
+    for i in range(5):
+        add(tmp_path, f"train/deep{i}.png", png16(noise(1, 2048, np.uint16, seed=i)))
+    yaml = write_yaml(tmp_path, val="images/train")
+    assert checked(yaml, capsys, "full=True")[1]["undecoded"] == 0

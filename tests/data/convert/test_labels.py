@@ -449,3 +449,99 @@ def test_category_without_a_name(tmp_path: Path) -> None:
     )
     with pytest.raises(BrokenFileError, match="category_id 9"):
         coco.annotation(entry, (W, H))
+
+
+def test_rows_with_keypoints_give_their_boxes(src: Path, convert: Any) -> None:
+    """`kpt_shape` in the data set's YAML tells them from outlines."""
+    picture(src / "a.png")
+    (src / "a.txt").write_text("0 0.5 0.5 0.2 0.2 0.1 0.1 0.2 0.1 0.3 0.3 0.1 0.4\n", encoding="utf-8")
+    (src / "data.yaml").write_text("names: [cow]\nkpt_shape: [4, 2]\n", encoding="utf-8")
+    done: Done = convert(src)
+    assert done.rows("a") == [[0, 0.5, 0.5, 0.2, 0.2]]
+    assert done.report["notes"]["keypoints left out"] == 1
+
+
+def test_the_yaml_beside_the_folders_names_the_classes(tmp_path: Path, convert: Any) -> None:
+    for folder in ("set/images", "set/labels"):
+        (tmp_path / folder).mkdir(parents=True)
+    picture(tmp_path / "set/images/a.png")
+    (tmp_path / "set/labels/a.txt").write_text("1 0.5 0.5 0.2 0.2\n", encoding="utf-8")
+    (tmp_path / "set/a.yaml").write_text("names: [no, data, set]\n", encoding="utf-8")
+    (tmp_path / "set/data.yaml").write_text("train: images\nnames: [cat, dog]\n", encoding="utf-8")
+    done: Done = convert(tmp_path / "set/images", f"labels={tmp_path / 'set/labels'}")
+    assert done.report["objects"] == {"dog": 1}
+
+
+def test_class_names_that_are_not_utf8(src: Path, convert: Any) -> None:
+    picture(src / "a.png")
+    (src / "a.txt").write_text("0 0.5 0.5 0.2 0.2\n", encoding="utf-8")
+    (src / "classes.txt").write_bytes("Tür\n".encode("latin-1"))
+    done: Done = convert(src)
+    assert (done.status, done.out) == (2, "")
+    assert "classes.txt cannot be read as UTF-8" in done.err
+
+
+def test_deep_masks_of_one_value_are_binary(src: Path, convert: Any) -> None:
+    """As ImageJ writes them; an instance mask of an image without objects says nothing."""
+    for name in ("a", "b"):
+        picture(src / f"{name}.png")
+    values = np.zeros((H, W), np.uint16)
+    cv2.imwrite(str(src / "a_mask.png"), values)
+    for x in (20, 80, 140):
+        values[30:50, x : x + 20] = 65535
+    cv2.imwrite(str(src / "b_mask.png"), values)
+    assert len(convert(src).rows("b")) == 3
+
+
+def test_masks_of_odd_shapes(src: Path, convert: Any) -> None:
+    """Transparency is left out; several pages are one image's failure."""
+    values = np.zeros((H, W), np.uint8)
+    values[10:30, 10:30] = 1
+    for name in ("a", "b", "c"):
+        picture(src / f"{name}.png")
+    Image.fromarray(np.stack([values, np.full_like(values, 255)], -1), "LA").save(src / "a_mask.png")
+    tifffile.imwrite(src / "b_mask.tif", np.zeros((2, H, W, 3), np.uint8), photometric="rgb")
+    cv2.imwrite(str(src / "c_mask.png"), values)
+    done: Done = convert(src)
+    assert len(done.rows("a")) == len(done.rows("c")) == 1
+    assert list(done.failed) == ["b.png"]
+    assert "its mask has the shape" in done.failed["b.png"]
+
+
+def test_annotations_of_no_image_are_counted(src: Path, convert: Any) -> None:
+    picture(src / "a.png")
+    document = coco_document([{"bbox": BOX}, {"bbox": BOX, "image_id": "7"}])
+    (src / "coco.json").write_text(json.dumps(document), encoding="utf-8")
+    assert "1 annotations have an image_id that no image has" in convert(src).report["lines"]
+
+
+def test_other_json_beside_labels(src: Path, convert: Any, tmp_path: Path) -> None:
+    picture(src / "a.png")
+    labels = tmp_path / "labels"
+    labels.mkdir()
+    (labels / "a.txt").write_text("0 0.5 0.5 0.2 0.2\n", encoding="utf-8")
+    (labels / "notes.json").write_text('{"by": "me"}', encoding="utf-8")
+    assert convert(src, f"labels={labels}").report["labels"] == "yolo"
+    done: Done = convert(src, f"labels={labels}", "format_in=coco", dst="coco")
+    assert done.status == 2
+    assert "notes.json is no COCO file" in done.err
+
+
+def test_a_label_in_another_split_is_none(src: Path, convert: Any) -> None:
+    for place in ("images/train", "images/val", "labels/train"):
+        (src / place).mkdir(parents=True)
+    picture(src / "images/train/1.png")
+    picture(src / "images/val/7.png")
+    for name in ("1", "7"):
+        (src / f"labels/train/{name}.txt").write_text("0 0.5 0.5 0.1 0.1\n", encoding="utf-8")
+    done: Done = convert(src)
+    assert not list(done.dst.glob("labels/val/*.txt"))
+    assert "1 labels belong to images that are not there" in done.report["lines"]
+
+
+def test_images_that_classes_leaves_without_an_object(src: Path, convert: Any) -> None:
+    for name, number in (("a", 0), ("b", 1), ("c", 1)):
+        picture(src / f"{name}.png")
+        (src / f"{name}.txt").write_text(f"{number} 0.5 0.5 0.2 0.2\n", encoding="utf-8")
+    (src / "classes.txt").write_text("cat\ndog\n", encoding="utf-8")
+    assert "2 of 3 images show no object: they train as background" in convert(src, "classes=cat").report["lines"]

@@ -277,3 +277,13 @@ def test_no_text_of_the_source_is_in_the_output(src: Path, convert: Any) -> None
                 assert not image.getexif().get(0x010E)
         if not arguments:
             assert done.report["dropped"] == {"PNG text": 1, "EXIF": 1, "description": 4, "software": 4}
+
+
+def test_a_large_tiff_that_is_cut_off(src: Path, convert: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiff, "MAPPED_FROM_BYTES", 1000)
+    tifffile.imwrite(src / "a.tif", smooth(90, 120))
+    (src / "a.tif").write_bytes((src / "a.tif").read_bytes()[:-5000])
+    cv2.imwrite(str(src / "b.png"), smooth(40, 40))
+    done: Done = convert(src, "workers=1")
+    assert done.report["done"] == {"failed": 1, "converted": 1}
+    assert "the TIFF cannot be read" in done.failed["a.tif"]

@@ -25,6 +25,7 @@ from PIL import Image
 
 from tests.data.convert.conftest import Done, smooth
 from tests.data.convert.test_dicom import file, made
+from yolo_ckpt import cli
 from yolo_ckpt.data.convert import writer
 
 
@@ -352,3 +353,65 @@ def test_too_large_for_the_memory(src: Path, convert: Any, monkeypatch: pytest.M
     assert done.status == 1
     assert "uncompressed TIFF" in done.failed["a.png"]
     assert [p.stem for p in done.images()] == ["b"]
+
+
+def test_names_that_meet(src: Path, convert: Any) -> None:
+    """Two pages of one file, and a file that is called as the first of them."""
+    tifffile.imwrite(src / "scan.tif", np.zeros((2, 40, 40), np.uint8), photometric="minisblack")
+    Image.fromarray(smooth(40, 40)).save(src / "scan_000.png")
+    done: Done = convert(src, "val=0")
+    assert len(done.images()) == done.report["images"]["train"] == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are Unicode elsewhere")
+def test_a_name_that_is_not_utf8(src: Path, convert: Any) -> None:
+    Image.fromarray(smooth(40, 40)).save(src / os.fsdecode(b"caf\xe9.png"))
+    for options in ((), ("format=json",)):
+        done: Done = convert(src, *options, dst=f"out{len(options)}")
+        assert done.status == 0, done.err
+        assert len(done.images()) == 1
+
+
+def test_a_folder_that_cannot_be_listed(src: Path, convert: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.fromarray(smooth(40, 40)).save(src / "a.png")
+    (src / "closed").mkdir()
+    scandir = os.scandir
+
+    def refusing(path: Any) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    done: Done = convert(src)
+    assert done.status == 1
+    assert done.failed == {"closed": "the folder cannot be listed: Permission denied"}
+
+
+def test_a_folder_for_val_alone_is_kept(src: Path, convert: Any) -> None:
+    for folder, count in (("images", 6), ("val", 4)):
+        (src / folder).mkdir()
+        for i in range(count):
+            Image.fromarray(smooth(40, 40, i)).save(src / folder / f"{folder}{i}.png")
+    done: Done = convert(src)
+    assert sorted(path.stem for path in done.images("val")) == ["val0", "val1", "val2", "val3"]
+    assert (
+        "the splits are as the folders (or the names of the label files) have them, all else trains"
+        in (done.report["lines"])
+    )
+
+
+def test_a_target_that_is_there_stays(src: Path, convert: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link to another place, a mounted disk, the folder that the shell is in."""
+    Image.fromarray(smooth(40, 40)).save(src / "a.png")
+    place, link = tmp_path / "place", tmp_path / "link"
+    place.mkdir()
+    link.symlink_to(place)
+    assert convert(src, dst="link").status == 0
+    assert link.is_symlink()
+    assert sorted(p.name for p in place.iterdir()) == ["convert_report.json", "data.yaml", "images", "labels"]
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert cli.main(["convert", f"src={src}", "dst=."]) == 0
+    assert (here / "data.yaml").is_file()

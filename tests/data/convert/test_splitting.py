@@ -63,7 +63,7 @@ def source(name: str, kind: str = "image") -> Source:
 
 def test_names_are_kept_and_each_is_given_once() -> None:
     files = [source(n) for n in ("a/0.png", "b/0.png", "0_2.png", "A.png", "a.tif", "x:y?.png", ". .png")]
-    found = stems(files, "auto", [False] * len(files))
+    found = stems(files, "auto", [(False, False)] * len(files))
     assert found == ["0", "0_3", "0_2", "A", "a_2", "x_y_", "image"]
     assert len({name.casefold() for name in found}) == len(files)
 
@@ -71,19 +71,20 @@ def test_names_are_kept_and_each_is_given_once() -> None:
 def test_no_two_files_write_images_of_one_name() -> None:
     """`scan.tif` has two pages, `wide.png` is tiled."""
     names = ("scan_000.png", "scan.tif", "wide.png", "wide__y00000_x00512.png", "scan_1.png", "wide_000.png")
-    found = stems([source(n) for n in names], "auto", [False, True, True, False, False, False])
+    one, frames, tiled = (False, False), (True, False), (False, True)
+    found = stems([source(n) for n in names], "auto", [one, frames, tiled, one, one, one])
     assert found == ["scan_000", "scan_2", "wide", "wide__y00000_x00512_2", "scan_1", "wide_000"]
 
 
 def test_dicom_files_are_numbered_unless_asked() -> None:
     files = [source("Doe^Jane.dcm", "dicom"), source("a.png"), source("1.2.840.99", "dicom")]
-    assert stems(files, "auto", [False] * len(files)) == ["000001", "a", "000003"]
-    assert stems(files, "keep", [False] * 3) == ["Doe^Jane", "a", "1.2.840.99"]
-    assert stems(files, "number", [False] * 3) == ["000001", "000002", "000003"]
+    assert stems(files, "auto", [(False, False)] * len(files)) == ["000001", "a", "000003"]
+    assert stems(files, "keep", [(False, False)] * 3) == ["Doe^Jane", "a", "1.2.840.99"]
+    assert stems(files, "number", [(False, False)] * 3) == ["000001", "000002", "000003"]
 
 
 def test_long_names_leave_room() -> None:
-    assert len(stems([source("ä" * 120 + ".png")], "auto", [True])[0].encode()) <= 180
+    assert len(stems([source("ä" * 120 + ".png")], "auto", [(True, True)])[0].encode()) <= 180
 
 
 def test_links_in_a_circle_end(tmp_path: Path) -> None:

@@ -100,3 +100,14 @@ def test_bytes_stay_as_they_are() -> None:
     values = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
     assert (Window().apply(values) == values).all()
     assert (Window(inverted=True).apply(values) == 255 - values).all()
+
+
+def test_the_full_range_is_that_of_all_values() -> None:
+    """Also where percentiles would be taken from a part of them."""
+    values = np.random.default_rng(0).random((3000, 2000, 1), np.float32)
+    values[1, 0], values[1, 1], values[1, 2] = 100, -5, np.nan
+    window = measured(values, Choice(kind="full"), Counter())
+    assert (window.low, window.high) == ((-5.0,), (100.0,))
+    even = np.zeros_like(values)
+    even[1, 0] = 7
+    assert measured(even, Choice(), Counter()).high == (7.0,)

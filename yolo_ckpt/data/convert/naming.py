@@ -10,7 +10,14 @@ from yolo_ckpt.data.convert import kinds
 from yolo_ckpt.data.convert.sources import Source
 from yolo_ckpt.data.convert.tiles import Tile
 
-_FRAME, _TILE = re.compile(r"_\d{3,}$"), re.compile(r"__y\d{5,}_x\d{5,}$")
+_FRAME, _TILE = r"_\d{3,}", r"__y\d{5,}_x\d{5,}"
+# What may stand behind a file's name in those of its images, by whether it has frames and whether these are tiled.
+_BEHIND = {
+    (True, False): re.compile(_FRAME + "$"),
+    (False, True): re.compile(_TILE + "$"),
+    (True, True): re.compile(_FRAME + _TILE + "$"),
+}
+Parts = tuple[bool, bool]  # a file has several frames; its pictures are tiled
 
 
 def frame_name(stem: str, index: int) -> str:
@@ -23,7 +30,7 @@ def tile_name(stem: str, place: Tile) -> str:
     return f"{stem}__y{place[1]:05d}_x{place[0]:05d}"
 
 
-def stems(files: Sequence[Source], names: str, several: Sequence[bool]) -> list[str]:
+def stems(files: Sequence[Source], names: str, parts: Sequence[Parts]) -> list[str]:
     """A name for each file: its own stem, or a running number. No two files write images of one name.
 
     DICOM files are numbered unless `names` is `keep`, since their names are often those of patients, or UIDs.
@@ -31,13 +38,13 @@ def stems(files: Sequence[Source], names: str, several: Sequence[bool]) -> list[
     Args:
         files: The files.
         names: `auto`, `keep` or `number`.
-        several: True for a file whose images are called by frame or tile.
+        parts: Of each.
     """
     width = max(6, len(str(len(files))))
     wanted = [
         f"{place:0{width}d}" if is_numbered(file, names) else _clean(file.stem) for place, file in enumerate(files, 1)
     ]
-    return _distinct(wanted, several)
+    return _distinct(wanted, parts)
 
 
 def is_numbered(file: Source, names: str) -> bool:
@@ -54,30 +61,29 @@ def _clean(stem: str) -> str:
     return kept or "image"
 
 
-def _distinct(wanted: Sequence[str], several: Sequence[bool]) -> list[str]:
+def _distinct(wanted: Sequence[str], parts: Sequence[Parts]) -> list[str]:
     taken = Counter(stem.casefold() for stem in wanted)
     used: set[str] = set()
-    divided: set[str] = set()  # names whose images have something behind them
-    made_of: set[str] = set()  # names that, with something behind them, may be one that is used
+    divided: set[tuple[Parts, str]] = set()  # files whose images have something behind the name
+    origins: set[tuple[Parts, str]] = set()  # such files that would have an image of a name that is used
     found = []
-    for stem, parts in zip(wanted, several, strict=True):
+    for stem, own in zip(wanted, parts, strict=True):
         name, number = stem, 1
         while (
             name.casefold() in used
             or (number > 1 and name.casefold() in taken)
-            or (parts and name.casefold() in made_of)
+            or (own, name.casefold()) in origins
             or not divided.isdisjoint(_origins(name.casefold()))
         ):
             number += 1
             name = f"{stem}_{number}"
         used.add(name.casefold())
-        made_of |= _origins(name.casefold())
-        divided |= {name.casefold()} if parts else set()
+        origins |= _origins(name.casefold())
+        divided.add((own, name.casefold()))
         found.append(name)
     return found
 
 
-def _origins(name: str) -> set[str]:
-    """The names of files that could have an image called `name` among several."""
-    whole = _TILE.sub("", name)
-    return {whole, _FRAME.sub("", whole), _FRAME.sub("", name)} - {name}
+def _origins(name: str) -> set[tuple[Parts, str]]:
+    """Files that would have an image called `name` among several."""
+    return {(parts, behind.sub("", name)) for parts, behind in _BEHIND.items() if behind.search(name)}

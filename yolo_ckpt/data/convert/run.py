@@ -146,8 +146,8 @@ def _converted(request: Request, plan: _Plan, folder: Path, advance: Advance) ->
 
 
 def _jobs(request: Request, plan: _Plan, folder: Path) -> list[Job]:
-    several = [_gives_several(plan.headers.get(i), request) for i in range(len(plan.labels.images))]
-    called = stems(plan.labels.images, request.names, several)
+    parts = [_parts(plan.headers.get(i), request) for i in range(len(plan.labels.images))]
+    called = stems(plan.labels.images, request.names, parts)
     return [
         Job(
             source=plan.labels.images[i], request=request, header=plan.headers[i], label=plan.labels.of_image.get(i),
@@ -157,8 +157,8 @@ def _jobs(request: Request, plan: _Plan, folder: Path) -> list[Job]:
     ]  # fmt: skip
 
 
-def _gives_several(header: Header | None, request: Request) -> bool:
-    return header is not None and (header.frames > 1 or is_tiled(header.width, header.height, request))
+def _parts(header: Header | None, request: Request) -> tuple[bool, bool]:
+    return (False, False) if header is None else (header.frames > 1, is_tiled(header.width, header.height, request))
 
 
 def _same_channels(outcomes: dict[int, Outcome]) -> int:
