@@ -12,7 +12,7 @@ from typing import Any
 from yolo_ckpt import datacommands, helptext
 from yolo_ckpt.errors import RequestError, SettingsError, YoloCkptError
 from yolo_ckpt.reporting.progress import progress
-from yolo_ckpt.settings import Settings, flags, split_flags
+from yolo_ckpt.settings import Settings, flags, options_in, split_flags, whole_number
 
 _CLOUD_ONLY = {"imgsz": "640", "batch": "1", "data": "DATA.yaml", "epochs": ""}
 _HELP = {"help", "-h", "--help"}
@@ -104,7 +104,7 @@ def _plan(arguments: Sequence[str]) -> int:
     with progress("simulating training steps"):
         found = look.look(
             request.model("meta"), request.settings, request.target(), imgsz=request.imgsz, batch=request.batch,
-            objects=_positive("objects", request.options["objects"]),
+            objects=whole_number("objects", request.options["objects"]),
         )  # fmt: skip
     if request.options["plot"]:
         _plot(Path(request.options["plot"]), found)
@@ -132,7 +132,7 @@ def _fit(arguments: Sequence[str]) -> int:
     request = _Request.parse(arguments, gpu="", amp="", objects="30", **_CLOUD_ONLY)
     from yolo_ckpt.integration import look
 
-    objects = _positive("objects", request.options["objects"])
+    objects = whole_number("objects", request.options["objects"])
     if request.options["gpu"] == "cloud":
         return _fit_cloud(request, objects)
     unused = next((name for name, default in _CLOUD_ONLY.items() if request.options[name] != default), None)
@@ -195,7 +195,7 @@ def _bench(arguments: Sequence[str]) -> int:
     with progress("running") as tell:
         results = bench.run_request(
             request.model("cpu"), request.settings, ways=options["ways"], imgsz=request.imgsz, batch=request.batch,
-            objects=_positive("objects", options["objects"]), rounds=_positive("rounds", options["rounds"]),
+            objects=whole_number("objects", options["objects"]), rounds=whole_number("rounds", options["rounds"]),
             device=options["device"], amp=options["amp"], tell=tell,
         )  # fmt: skip
     if request.json:
@@ -238,19 +238,13 @@ class _Request:
         ours, rest = split_flags(arguments)
         if Settings.from_mapping(ours).ckpt_augment != "none":
             raise SettingsError(f"ckpt_augment={ours['ckpt_augment']} works in training; leave it out here")
-        known = {"model": "", "format": "table", **defaults}
-        options = dict(known)
-        for argument in rest:
-            name, equals, value = argument.partition("=")
-            if not equals or name not in known:
-                raise SettingsError(f"{argument} is not known here; give {', '.join([*known, *flags()])} as key=value")
-            options[name] = value
+        options = options_in(rest, {"model": "", "format": "table", **defaults}, flags())
         if not options["model"]:
             raise SettingsError("model= is missing; give a model such as yolo26n.yaml or a .pt file")
         if options["format"] not in ("table", "json"):
             raise SettingsError(f"format={options['format']} is not known; use table or json")
         native = _take_native(options)
-        sizes = {name: _positive(name, options[name]) for name in ("imgsz", "batch") if name in options}
+        sizes = {name: whole_number(name, options[name]) for name in ("imgsz", "batch") if name in options}
         return cls(settings=ours, options=options, json=options["format"] == "json", native=native, **sizes)
 
     def model(self, device: str) -> Any:
@@ -272,12 +266,6 @@ def _take_native(options: dict[str, str]) -> bool:
 
         options["imgsz"] = str(native_size_of(options["data"]).imgsz)
     return native
-
-
-def _positive(name: str, text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise SettingsError(f"{name}={text} is not a positive whole number")
-    return int(text)
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {

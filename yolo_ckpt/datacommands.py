@@ -10,6 +10,12 @@ from typing import Any
 
 from yolo_ckpt.errors import SettingsError
 from yolo_ckpt.reporting.progress import progress
+from yolo_ckpt.settings import options_in, whole_number
+
+_CHECK = {
+    "data": "", "imgsz": "native", "batch": "16", "workers": "8", "cache": "False", "task": "", "plot": "",
+    "findings": "few", "full": "False", "format": "table",
+}  # fmt: skip
 
 
 def sample(arguments: Sequence[str]) -> int:
@@ -17,14 +23,13 @@ def sample(arguments: Sequence[str]) -> int:
     from yolo_ckpt.data.samples import SAMPLES, write_sample
 
     names = [a for a in arguments if "=" not in a]
-    options = dict(a.split("=", 1) for a in arguments if "=" in a)
-    folder = options.pop("dir", None)
-    if len(names) != 1 or options or not folder:
+    folder = options_in((a for a in arguments if "=" in a), {"dir": ""})["dir"]
+    if len(names) != 1 or not folder:
         raise SettingsError(
             f"sample takes a name ({', '.join(SAMPLES)}) and dir=FOLDER, got {' '.join(arguments) or 'nothing'}"
         )
     with progress("writing"):
-        yamls, written = write_sample(names[0], Path(folder))
+        yamls, written = write_sample(names[0], Path(folder).expanduser())
     for yaml in yamls:
         print(f"{yaml} {'written' if written else 'is there already, nothing was written'}")
     return 0
@@ -32,10 +37,7 @@ def sample(arguments: Sequence[str]) -> int:
 
 def check(arguments: Sequence[str]) -> int:
     """Look at a data set before it is trained on; 1 where training would fail or lose data."""
-    options = _options(
-        "check", arguments, data="", imgsz="native", batch="16", workers="8", cache="False", task="", plot="",
-        findings="few", full="False", format="table",
-    )  # fmt: skip
+    options = options_in(arguments, _CHECK)
     if not options["data"]:
         raise SettingsError("data= is missing; give the data set's YAML")
     for name, known in {"findings": ("few", "all"), "format": ("table", "json")}.items():
@@ -58,10 +60,10 @@ def check(arguments: Sequence[str]) -> int:
 def _check_options(options: dict[str, str]) -> Any:
     from yolo_ckpt.data.check import Options
 
-    imgsz = 0 if options["imgsz"] == "native" else _whole("imgsz", options["imgsz"], least=1)
+    imgsz = 0 if options["imgsz"] == "native" else whole_number("imgsz", options["imgsz"])
     return Options(
-        data=options["data"], imgsz=-(-imgsz // 32) * 32, batch=_whole("batch", options["batch"], least=1),
-        workers=_whole("workers", options["workers"], least=0), cache=_cache(options["cache"]), task=options["task"],
+        data=options["data"], imgsz=-(-imgsz // 32) * 32, batch=whole_number("batch", options["batch"]),
+        workers=whole_number("workers", options["workers"], 0), cache=_cache(options["cache"]), task=options["task"],
         full=_truth("full", options["full"]),
     )  # fmt: skip
 
@@ -84,23 +86,6 @@ def _plot_sizes(path: Path, report: Any) -> None:
         plot_sizes(path, report.sizes, CELL_PX, f"{report.sizes[0].objects:,} objects of {Path(report.data).name}")
     except (OSError, ValueError) as error:
         raise SettingsError(f"plot={path} cannot be written ({error}); give a path that ends with .png") from error
-
-
-def _options(command: str, arguments: Sequence[str], **defaults: str) -> dict[str, str]:
-    """The `key=value` arguments of a command, with `defaults` for those that are missing."""
-    options = dict(defaults)
-    for argument in arguments:
-        name, equals, value = argument.lstrip("-").partition("=")
-        if not equals or name not in defaults:
-            raise SettingsError(f"{argument} is not known to {command}; give {', '.join(defaults)} as key=value")
-        options[name] = value
-    return options
-
-
-def _whole(name: str, text: str, *, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise SettingsError(f"{name}={text} is not a whole number of {least} or more")
-    return int(text)
 
 
 def _truth(name: str, text: str) -> bool:

@@ -106,6 +106,41 @@ def split_flags(arguments: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     return ours, rest
 
 
+def options_in(arguments: Iterable[str], defaults: Mapping[str, str], others: Iterable[str] = ()) -> dict[str, str]:
+    """The `key=value` arguments of a command, with `defaults` for those that are missing. Dashes before do not count.
+
+    Args:
+        arguments: What stands after the name of the command.
+        defaults: Every option that the command knows.
+        others: Names for the message, which the command knows besides.
+
+    Raises:
+        SettingsError: An argument is none of them.
+    """
+    options = dict(defaults)
+    for argument in arguments:
+        name, equals, value = argument.lstrip("-").partition("=")
+        if not equals or name not in options:
+            raise SettingsError(
+                f"{argument} is not known here{_nearest(name, options)}; give {', '.join([*options, *others])} as "
+                f"key=value"
+            )
+        options[name] = value
+    return options
+
+
+def whole_number(name: str, text: str, least: int = 1, most: int | None = None) -> int:
+    """The number in `name=text`.
+
+    Raises:
+        SettingsError: It is no whole number, or out of range.
+    """
+    if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+        to = f"of {least} or more" if most is None else f"from {least} to {most}"
+        raise SettingsError(f"{name}={text} is no whole number {to}")
+    return int(text)
+
+
 def check_budget(text: str) -> float:
     """The budget as a number: below 1 a share of the free memory, else bytes.
 

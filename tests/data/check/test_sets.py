@@ -201,13 +201,13 @@ def test_what_is_said_of_a_set(name: str, tmp_path: Path, capsys: pytest.Capture
         (("data={root}/images/train/0.png",), "is no YAML"),
         (("data={root}/images",), "holds no YAML"),
         (("data={root}", "task=classify"), "task=classify is not checked"),
-        (("data={root}", "imgsz=big"), "imgsz=big is not a whole number"),
+        (("data={root}", "imgsz=big"), "imgsz=big is no whole number"),
         (("data={root}", "batch=0"), "batch=0"),
         (("data={root}", "cache=maybe"), "cache=maybe"),
         (("data={root}", "full=perhaps"), "full=perhaps"),
         (("data={root}", "findings=some"), "findings=some"),
         (("data={root}", "format=xml"), "format=xml"),
-        (("data={root}", "model=yolo26n.pt"), "model=yolo26n.pt is not known to check"),
+        (("data={root}", "model=yolo26n.pt"), "model=yolo26n.pt is not known here"),
         (("data={root}", "plot={root}/x.doc"), "cannot be written"),
     ],
 )
@@ -275,3 +275,14 @@ def test_many_files_are_few_lines(tmp_path: Path, capsys: pytest.CaptureFixture[
     every = capsys.readouterr().out
     assert every.count("images/train/bad") == 10
     assert every.count("class 9") == 10
+
+
+def test_a_listing_ends_where_it_is_long_enough(tmp_path: Path) -> None:
+    """Within a folder, and within a list."""
+    for i in range(300):
+        (tmp_path / f"{i}.png").touch()
+    listed = tmp_path / "list.txt"
+    listed.write_text("".join(f"{tmp_path}/{i}.png\n" for i in range(300)), encoding="utf-8")
+    for place in (tmp_path, listed):
+        found = list_images([str(place)], ["png"], 10)
+        assert (len(found.images), found.truncated) == (10, True)

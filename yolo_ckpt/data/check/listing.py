@@ -90,23 +90,30 @@ def list_images(places: Iterable[str], endings: Iterable[str], limit: int | None
 def _walk_folder(walk: _Walk, root: str) -> None:
     """Hidden names are not listed; links to folders are followed; a folder with a dot in its name is listed itself."""
     waiting: list[tuple[str, tuple[tuple[int, int], ...]]] = [(root, ())]
-    while waiting and not walk.full:
+    while waiting:
         folder, above = waiting.pop()
         try:
             here = _identity(folder)
             if here in above:
                 walk.findings.append(finding("folder-loop", folder, f"leads back to {os.path.realpath(folder)}"))
                 continue
-            entries = [e for e in os.scandir(folder) if not e.name.startswith(".")]
+            for entry in os.scandir(folder):
+                if walk.full:
+                    return
+                _take(walk, entry)
+                if not entry.name.startswith(".") and _is_folder(entry):
+                    waiting.append((entry.path, (*above, here)))
         except OSError as error:
             walk.findings.append(finding("folder-unreadable", folder, _reason(error)))
-            continue
-        for entry in entries:
-            if "." in entry.name:
-                walk.take(entry.path)
-            elif _is_file(entry) and _picture(entry.path, ""):
-                walk.findings.append(finding("image-ignored", entry.path, "a DICOM file without an ending"))
-        waiting += [(e.path, (*above, here)) for e in entries if _is_folder(e)]
+
+
+def _take(walk: _Walk, entry: os.DirEntry[str]) -> None:
+    if entry.name.startswith("."):
+        return
+    if "." in entry.name:
+        walk.take(entry.path)
+    elif _is_file(entry) and _picture(entry.path, ""):
+        walk.findings.append(finding("image-ignored", entry.path, "a DICOM file without an ending"))
 
 
 def _identity(folder: str) -> tuple[int, int]:
@@ -156,6 +163,8 @@ def _read_list(walk: _Walk, place: str) -> None:
         walk.findings.append(finding("split-missing", place, f"the list cannot be read ({error})"))
         return
     for number, line in _numbered(lines):
+        if walk.full:
+            break
         path = str(Path(place).parent / line[2:]) if line.startswith("./") else line
         if path.rpartition(".")[-1].lower() in walk.endings:
             walk.images.append(path.replace("/", os.sep))

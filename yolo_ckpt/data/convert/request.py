@@ -12,6 +12,7 @@ from typing import Literal, cast
 from yolo_ckpt.data.convert.limits import HOST_LEAST_SIDE, HOST_MOST_PIXELS
 from yolo_ckpt.data.convert.window import Choice
 from yolo_ckpt.errors import SettingsError
+from yolo_ckpt.settings import options_in, whole_number
 
 Task = Literal["detect", "segment", "obb"]
 FORMATS = ("coco", "voc", "dota", "mask", "yolo")
@@ -101,23 +102,18 @@ class Request:
             tile=_tile(options["tile"]),
             overlap=_share("overlap", options["overlap"], 0.9),
             min_visible=_share("min_visible", options["min_visible"], 1),
-            jpeg=_whole("jpeg", options["jpeg"], 1, 100) if options["jpeg"] else 0,
+            jpeg=whole_number("jpeg", options["jpeg"], 1, 100) if options["jpeg"] else 0,
             val=_share("val", options["val"], 0.9),
-            seed=_whole("seed", options["seed"], 0, 2**32 - 1),
+            seed=whole_number("seed", options["seed"], 0, 2**32 - 1),
             group=options["group"],
             names=options["names"],
-            workers=_whole("workers", options["workers"], 1, 256) if options["workers"] else 0,
+            workers=whole_number("workers", options["workers"], 1, 256) if options["workers"] else 0,
             json=options["format"] == "json",
         )
 
 
 def _options(arguments: Sequence[str]) -> dict[str, str]:
-    options = dict(_DEFAULTS)
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if not equals or name not in options:
-            raise SettingsError(f"{argument} is not known here; give {', '.join(options)} as key=value")
-        options[name] = value
+    options = options_in(arguments, _DEFAULTS)
     for name, allowed in _CHOICES.items():
         if options[name] not in allowed:
             raise SettingsError(f"{name}={options[name]} is not known; use {', '.join(a for a in allowed if a)}")
@@ -193,7 +189,7 @@ def _bands(text: str) -> tuple[int, ...] | None:
 
 
 def _tile(text: str) -> int:
-    return _whole("tile", text, 4 * HOST_LEAST_SIDE, math.isqrt(HOST_MOST_PIXELS)) if text else 0
+    return whole_number("tile", text, 4 * HOST_LEAST_SIDE, math.isqrt(HOST_MOST_PIXELS)) if text else 0
 
 
 def _share(name: str, text: str, most: float) -> float:
@@ -204,9 +200,3 @@ def _share(name: str, text: str, most: float) -> float:
     if not 0 <= value <= most:
         raise SettingsError(f"{name}={text} is no share from 0 to {most:g}")
     return value
-
-
-def _whole(name: str, text: str, least: int, most: int) -> int:
-    if not text.isdecimal() or not least <= int(text) <= most:
-        raise SettingsError(f"{name}={text} is no whole number from {least} to {most}")
-    return int(text)
