@@ -53,7 +53,9 @@ def check(arguments: Sequence[str]) -> int:
     if options["format"] == "json":
         print(json.dumps({"schema": 1, **dataclasses.asdict(report)}))
     else:
-        _print_check(report, everything=options["findings"] == "all")
+        from yolo_ckpt.data.check.printing import print_check
+
+        print_check(report, everything=options["findings"] == "all")
     return 0 if report.fine else 1
 
 
@@ -66,14 +68,6 @@ def _check_options(options: dict[str, str]) -> Any:
         workers=whole_number("workers", options["workers"], 0), cache=_cache(options["cache"]), task=options["task"],
         full=_truth("full", options["full"]),
     )  # fmt: skip
-
-
-def _print_check(report: Any, *, everything: bool) -> None:
-    from yolo_ckpt.data.check.findings import CODES
-    from yolo_ckpt.data.check.statistics import CELL_PX
-    from yolo_ckpt.reporting.checks import print_check
-
-    print_check(report, {name: code.title for name, code in CODES.items()}, CELL_PX, everything=everything)
 
 
 def _plot_sizes(path: Path, report: Any) -> None:
@@ -114,7 +108,7 @@ def convert(arguments: Sequence[str]) -> int:
     if request.json:
         print(json.dumps(made.record(private=False)))
     else:
-        from yolo_ckpt.reporting.conversions import print_conversion
+        from yolo_ckpt.data.convert.printing import print_conversion
 
         print_conversion(made)
     return 1 if made.listed("failed") else 0

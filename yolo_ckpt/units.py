@@ -36,3 +36,8 @@ def format_bytes(nbytes: float) -> str:
 def format_ms(milliseconds: float) -> str:
     """Milliseconds as `85 ms` or `3.21 s`."""
     return f"{milliseconds / 1000:.2f} s" if milliseconds >= 1000 else f"{milliseconds:.0f} ms"
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """`1 row`, `2 rows`; `more` where the plural has another end."""
+    return f"{count:,} {one if count == 1 else more or one + 's'}"

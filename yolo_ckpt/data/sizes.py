@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from yolo_ckpt.data.check.headers import read_header
-from yolo_ckpt.data.check.judge import LIMIT_PIXELS
 from yolo_ckpt.data.check.scan import silent
+from yolo_ckpt.data.host import MOST_PIXELS
 
 THREADS = 8  # a header costs a seek or two; more threads only wait for Python's lock
 
@@ -24,4 +24,4 @@ def image_sizes(paths: Sequence[str | Path]) -> list[Size | None]:
 
 def _image_size(path: str) -> Size | None:
     header = read_header(path)
-    return None if header.error or header.pixels > LIMIT_PIXELS else (header.width, header.height)
+    return None if header.error or header.pixels > MOST_PIXELS else (header.width, header.height)

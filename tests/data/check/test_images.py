@@ -47,7 +47,7 @@ SAID: dict[str, tuple[str, str, str] | None] = {
     "16-bit TIFF with values 0 to 2047": ("image-few-levels", "loses", "16 bits: 8 of"),
     "16 bits over the full range": ("image-deep", "note", "256 of"),
     "signed 16 bits": ("image-few-levels", "loses", "8 levels are left"),
-    "32 bits": ("image-undecodable", "fails", "32-bit, 1 channel"),
+    "32 bits": ("image-undecodable", "fails", "32-bit TIFF, 1 channel"),
     "float TIFF with NaN": ("image-undecodable", "fails", "32-bit float"),
     "float colours": ("image-unreadable", "loses", "float32"),
     "eight bands": ("image-unreadable", "loses", "(64, 80, 8)"),
@@ -140,7 +140,7 @@ def test_beyond_the_limit_a_sample_is_decoded(
     yaml = make_set(tmp_path)
     deep = IMAGES["16 bits with values 0 to 2047"][1]
     images = [add(tmp_path, f"train/deep{i}.png", deep() + bytes(i)) for i in range(4)]
-    monkeypatch.setattr(judge, "MOST_PIXELS", 2 * SIZE[0] * SIZE[1])
+    monkeypatch.setattr(judge, "MOST_DECODED_PIXELS", 2 * SIZE[0] * SIZE[1])
     status, report = checked(yaml, capsys)
     assert (status, report["undecoded"]) == (1, 2)
     reasons = [said_of(report, image) for image in images]

@@ -132,11 +132,6 @@ def finding(code: str, file: str, reason: str, *, kind: Severity | None = None, 
     return Finding(code=code, kind=kind or row.kind, file=file, reason=reason, advice=advice or row.advice)
 
 
-def many(count: int, what: str) -> str:
-    """`1 row`, `2 rows`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def counted(findings: Iterable[Finding]) -> dict[Severity, int]:
     """How many there are of each severity."""
     counts = Counter(f.kind for f in findings)

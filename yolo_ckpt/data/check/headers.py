@@ -11,8 +11,9 @@ from typing import IO, Any
 from PIL import ExifTags, Image
 
 from yolo_ckpt.data.check.endings import ends_early, is_whole
+from yolo_ckpt.data.host import SIDES_SWAPPED
+from yolo_ckpt.units import many
 
-TURNED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 _ORIENTATION = int(ExifTags.Base.Orientation)
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 _TIFF_KINDS = {1: "uint", 2: "int", 3: "float", 5: "int", 6: "float"}
@@ -57,6 +58,12 @@ class Header:
     extra: int = 0
     error: str = ""
     identity: tuple[int, int] = (0, 0)
+
+    @property
+    def kind(self) -> str:
+        """In words, for example `8-bit PNG, 3 channels`."""
+        sample = "" if self.sample == "uint" else f" {self.sample}"
+        return f"{self.bits}-bit{sample} {self.format}, {many(self.channels, 'channel')}"
 
     @property
     def pixels(self) -> int:
@@ -129,7 +136,7 @@ def _heif() -> None:
 def _described(file: IO[bytes], path: str, known: dict[str, Any]) -> Header:
     image = opened(file, path)
     orientation = _orientation(image)
-    width, height = reversed(_stored_size(image)) if orientation in TURNED else _stored_size(image)
+    width, height = reversed(_stored_size(image)) if orientation in SIDES_SWAPPED else _stored_size(image)
     bits, channels, sample = _samples(image, file)
     pages = _pages(image) if image.format == "TIFF" else 1
     return Header(
@@ -159,7 +166,7 @@ def _is_unusual(image: Any, orientation: int) -> bool:
     """Compressions that OpenCV's wheels lack; formats in which who turns the picture varies by version."""
     if image.format == "TIFF" and image.tag_v2.get(259, 1) not in _COMPRESSIONS:
         return True
-    return orientation in TURNED and image.format in ("TIFF", "WEBP")
+    return orientation in SIDES_SWAPPED and image.format in ("TIFF", "WEBP")
 
 
 def _orientation(image: Any) -> int:

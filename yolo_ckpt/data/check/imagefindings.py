@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator, Mapping
 
 from yolo_ckpt.data.check.findings import Finding, finding
-from yolo_ckpt.data.check.headers import TURNED, Header
-from yolo_ckpt.data.check.judge import LIMIT_PIXELS, Verdict, in_doubt, is_deep
+from yolo_ckpt.data.check.headers import Header
+from yolo_ckpt.data.check.judge import Verdict, in_doubt, is_deep
+from yolo_ckpt.data.host import LEAST_SIDE_PX, MOST_PIXELS, SIDES_SWAPPED
 
 FORMATS_BESIDE = frozenset({"jpeg2000"})  # PIL's name of .jp2, which the host takes besides the endings
-_SMALLEST = 10  # pixels of a side (`check_image`)
 _ENOUGH_LEVELS = 128  # half of what 8 bits hold
 _NOT_DECODED = "not decoded"
 
@@ -20,8 +20,8 @@ def is_dropped(header: Header, verdict: Verdict | None, formats: frozenset[str])
     return (
         bool(header.error)
         or header.format.lower() not in formats
-        or header.pixels > LIMIT_PIXELS
-        or min(header.width, header.height) < _SMALLEST
+        or header.pixels > MOST_PIXELS
+        or min(header.width, header.height) < LEAST_SIDE_PX
         or (verdict is not None and bool(verdict.dropped))
     )
 
@@ -67,12 +67,12 @@ def _refused(path: str, header: Header, formats: frozenset[str]) -> Finding:
     size = f"{header.width} x {header.height} px"
     if header.format.lower() not in formats:
         return finding("image-format", path, f"it is {header.format} inside, whatever its name says")
-    if header.pixels > LIMIT_PIXELS:
+    if header.pixels > MOST_PIXELS:
         return finding(
             "image-too-large", path,
-            f"{size}, {header.pixels / 1e6:.0f} megapixels; the host drops more than {LIMIT_PIXELS / 1e6:.0f}",
+            f"{size}, {header.pixels / 1e6:.0f} megapixels; the host drops more than {MOST_PIXELS / 1e6:.0f}",
         )  # fmt: skip
-    return finding("image-too-small", path, f"{size}; the host drops what has fewer than {_SMALLEST} on a side")
+    return finding("image-too-small", path, f"{size}; the host drops what has fewer than {LEAST_SIDE_PX} on a side")
 
 
 def _unreadable(path: str, header: Header) -> Finding:
@@ -109,7 +109,7 @@ def _judged(path: str, header: Header, verdict: Verdict, channels: int) -> Itera
         yield finding(what, path, f"{verdict.dropped}; the host drops it")
     elif not verdict.loaded:
         what = "image-truncated" if cut else "image-undecodable"
-        reason = f"OpenCV makes nothing of it ({_kind(header)}); training stops when it is loaded"
+        reason = f"OpenCV makes nothing of it ({header.kind}); training stops when it is loaded"
         yield finding(what, path, reason, kind="fails")
     else:
         if verdict.rewritten:
@@ -118,12 +118,6 @@ def _judged(path: str, header: Header, verdict: Verdict, channels: int) -> Itera
         if channels not in (1, 3) and verdict.channels != channels:
             reason = f"{verdict.channels} channels, channels: {channels} in the YAML; training stops at it"
             yield finding("image-channels", path, reason)
-
-
-def _kind(header: Header) -> str:
-    """The kind of file, in words."""
-    sample = "" if header.sample == "uint" else f" {header.sample}"
-    return f"{header.format}, {header.bits}-bit{sample}, {header.channels} channel{'s' * (header.channels != 1)}"
 
 
 def _levels(path: str, header: Header, verdict: Verdict) -> Iterator[Finding]:
@@ -158,7 +152,7 @@ def _unjudged(path: str, header: Header, *, deep_loses: bool) -> Iterator[Findin
         yield finding("image-truncated", path, f"it seems to be cut off; {_NOT_DECODED}")
     elif is_deep(header):
         code = "image-few-levels" if deep_loses else "image-deep"
-        yield finding(code, path, f"{_kind(header)}, as others that were decoded; {_NOT_DECODED}")
+        yield finding(code, path, f"{header.kind}, as others that were decoded; {_NOT_DECODED}")
     elif header.unusual:
         yield finding("image-undecodable", path, f"OpenCV may not read this variant; {_NOT_DECODED}", kind="note")
 
@@ -173,7 +167,8 @@ def _notes(path: str, header: Header, channels: int) -> Iterator[Finding]:
     if header.mode in _MODES:
         code, what = _MODES[header.mode]
         yield finding(code, path, what)
-    if header.orientation in TURNED and channels not in (1, 3) and header.format != "TIFF":  # OpenCV turns TIFFs always
+    opencv_turns = channels in (1, 3) or header.format == "TIFF"
+    if header.orientation in SIDES_SWAPPED and not opencv_turns:
         reason = f"orientation {header.orientation}, which the host heeds for the labels but not for the pixels"
         yield finding("image-turned", path, reason, kind="loses", advice="turn the pixels and remove the tag")
     elif 1 < header.orientation <= 8:

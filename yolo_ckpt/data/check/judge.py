@@ -19,9 +19,9 @@ import numpy as np
 
 from yolo_ckpt.data.check.headers import Header, opened
 from yolo_ckpt.data.check.scan import Looked, Step, in_threads
+from yolo_ckpt.data.host import MOST_PIXELS
 
-MOST_PIXELS = 500_000_000  # decoded of what is in doubt, unless everything is asked for
-LIMIT_PIXELS = 178_956_970  # above it PIL refuses (twice Image.MAX_IMAGE_PIXELS), and the host drops
+MOST_DECODED_PIXELS = 500_000_000  # decoded of what is in doubt, unless everything is asked for
 _THREADS = 2  # each holds a decoded image or two
 
 
@@ -50,7 +50,7 @@ class Verdict:
 
 def in_doubt(header: Header, channels: int) -> bool:
     """True where the header leaves open what the host reads, for a data set of that many channels."""
-    if header.error or header.pixels > LIMIT_PIXELS:
+    if header.error or header.pixels > MOST_PIXELS:
         return False
     return not header.whole or header.unusual or is_deep(header) or header.pages > 1 or channels not in (1, 3)
 
@@ -63,7 +63,7 @@ def is_deep(header: Header) -> bool:
 def to_decode(looked: Sequence[Looked], channels: int, *, everything: bool) -> tuple[list[Looked], int]:
     """What to decode, each file once: what is in doubt, all of it up to a limit of pixels, beyond that a sample over
     the whole set; every file with `everything`. And how many are in doubt."""
-    known = {one.path: one for one in looked if not one.header.error and one.header.pixels <= LIMIT_PIXELS}
+    known = {one.path: one for one in looked if not one.header.error and one.header.pixels <= MOST_PIXELS}
     doubtful = [one for one in known.values() if in_doubt(one.header, channels)]
     return (list(known.values()) if everything else _within(doubtful)), len(doubtful)
 
@@ -78,7 +78,7 @@ def judged(chosen: Sequence[Looked], channels: int, step: Step) -> dict[str, Ver
 def _within(doubtful: list[Looked]) -> list[Looked]:
     """As many of them, evenly, as have the most pixels that are decoded."""
     total = sum(one.header.pixels for one in doubtful)
-    stride = -(-total // MOST_PIXELS) if total else 1
+    stride = -(-total // MOST_DECODED_PIXELS) if total else 1
     return doubtful[::stride]
 
 

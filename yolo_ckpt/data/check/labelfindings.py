@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from yolo_ckpt.data.check.findings import Finding, finding, many
+from yolo_ckpt.data.check.findings import Finding, finding
 from yolo_ckpt.data.check.labels import Floats, Labels
 from yolo_ckpt.data.check.scan import Looked
+from yolo_ckpt.units import many
 
 LEAST_PX = 2  # `RandomPerspective.box_candidates` drops what is not wider and higher, in training
 MOST_RATIO = 100  # and what is not less long in proportion

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from yolo_ckpt.data.check.dataset import DataSet
-from yolo_ckpt.data.check.findings import Finding, Severity, finding, many
+from yolo_ckpt.data.check.findings import Finding, Severity, finding
 from yolo_ckpt.data.check.scan import Looked
+from yolo_ckpt.units import many
 
 _TRAINED = ("train", "val")  # a run needs both
 

@@ -102,16 +102,10 @@ def pictures(listed: Sequence[Looked], used: Sequence[Looked]) -> Pictures:
     return Pictures(
         listed=len(listed), used=len(used), background=objects.count(0), objects=sum(objects),
         mean_objects=sum(objects) / max(len(used), 1), most_objects=max(objects, default=0),
-        kinds=dict(Counter(_kind(one) for one in used).most_common()),
+        kinds=dict(Counter(one.header.kind for one in used).most_common()),
         least_side=min(longer, default=0), largest_side=max(longer, default=0),
         sizes=len({(one.header.width, one.header.height) for one in used}),
     )  # fmt: skip
-
-
-def _kind(one: Looked) -> str:
-    header = one.header
-    sample = "" if header.sample == "uint" else f" {header.sample}"
-    return f"{header.bits}-bit{sample} {header.format}, {header.channels} channel{'s' * (header.channels != 1)}"
 
 
 def native_imgsz(used: Sequence[Looked]) -> int:

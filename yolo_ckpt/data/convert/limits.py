@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from yolo_ckpt.data.convert.problems import BrokenFileError
+from yolo_ckpt.data.host import LEAST_SIDE_PX, MOST_PIXELS
 
-# The host checks every image with PIL, which refuses above twice its `MAX_IMAGE_PIXELS` of 1024^3 // 12; the host then
-# drops the image as corrupt (ultralytics 8.4.190, `data/utils.py: verify_image_label`).
-HOST_MOST_PIXELS = 2 * (1024**3 // 4 // 3)
-HOST_LEAST_SIDE = 10  # `check_image` in the same file
 # OpenCV refuses to decode above this (`OPENCV_IO_MAX_IMAGE_PIXELS`); PIL takes over there.
 OPENCV_MOST_PIXELS = 1 << 30
 OPENCV_MOST_SIDE = 1 << 20
@@ -34,10 +31,10 @@ def check_trainable(width: int, height: int) -> None:
     Raises:
         BrokenFileError: The image is too small, or has to be tiled.
     """
-    if min(width, height) < HOST_LEAST_SIDE:
-        raise BrokenFileError(f"{width} x {height} px: training drops images with a side below {HOST_LEAST_SIDE} px")
-    if width * height > HOST_MOST_PIXELS:
+    if min(width, height) < LEAST_SIDE_PX:
+        raise BrokenFileError(f"{width} x {height} px: training drops images with a side below {LEAST_SIDE_PX} px")
+    if width * height > MOST_PIXELS:
         raise BrokenFileError(
-            f"{width} x {height} px: training drops images above {HOST_MOST_PIXELS / 1e6:.0f} megapixels; it should be "
+            f"{width} x {height} px: training drops images above {MOST_PIXELS / 1e6:.0f} megapixels; it should be "
             f"tiled: add tile=1024"
         )

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from yolo_ckpt.data.convert.window import Window
+from yolo_ckpt.data.host import SIDES_SWAPPED
 
 Pixels = npt.NDArray[Any]
 Points = npt.NDArray[np.float64]
-QUARTER_TURNS = frozenset({5, 6, 7, 8})  # EXIF orientations that swap width and height
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +61,12 @@ class Picture:
     @property
     def stored_size(self) -> tuple[int, int]:
         """(width, height) before it was turned upright."""
-        return self.size[::-1] if self.orientation in QUARTER_TURNS else self.size
+        return self.size[::-1] if self.orientation in SIDES_SWAPPED else self.size
 
 
 def upright(pixels: Pixels, orientation: int) -> Pixels:
     """`pixels` (H, W, ...) with EXIF orientation 1 to 8 undone; a view."""
-    if orientation in QUARTER_TURNS:
+    if orientation in SIDES_SWAPPED:
         pixels = pixels.swapaxes(0, 1)
     if orientation in {2, 3, 6, 7}:
         pixels = pixels[:, ::-1]
@@ -78,7 +78,7 @@ def upright(pixels: Pixels, orientation: int) -> Pixels:
 def upright_points(points: Points, orientation: int, width: int, height: int) -> Points:
     """Points (K, 2) on the stored picture of `width` x `height`, on the upright one."""
     x, y = points[:, 0], points[:, 1]
-    if orientation in QUARTER_TURNS:
+    if orientation in SIDES_SWAPPED:
         x, y, width, height = y, x, height, width
     if orientation in {2, 3, 6, 7}:
         x = width - x

@@ -10,11 +10,12 @@ import numpy as np
 from PIL import Image
 
 from yolo_ckpt.data.convert import limits
-from yolo_ckpt.data.convert.picture import QUARTER_TURNS, Header, Picture, Pixels, upright
+from yolo_ckpt.data.convert.picture import Header, Picture, Pixels, upright
 from yolo_ckpt.data.convert.pil import opened
 from yolo_ckpt.data.convert.pngchunks import extras
 from yolo_ckpt.data.convert.problems import BrokenFileError, decoding
 from yolo_ckpt.data.convert.window import AS_STORED, Choice, measured
+from yolo_ckpt.data.host import SIDES_SWAPPED
 
 _ORIENTATION = 274
 _GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
@@ -33,7 +34,7 @@ def header(path: Path) -> Header:
     with opened(path) as image:
         width, height = image.size
         limits.check_readable(width, height)
-        if _extras(path, image)[0] in QUARTER_TURNS:
+        if _extras(path, image)[0] in SIDES_SWAPPED:
             width, height = height, width
         needed = width * height * _BYTES_A_PIXEL.get(image.mode, 4) * _COPIES + path.stat().st_size
         return Header(width=width, height=height, bytes_needed=needed)

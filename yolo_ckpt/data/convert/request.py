@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from yolo_ckpt.data.convert.limits import HOST_LEAST_SIDE, HOST_MOST_PIXELS
 from yolo_ckpt.data.convert.window import Choice
+from yolo_ckpt.data.host import LEAST_SIDE_PX, MOST_PIXELS
 from yolo_ckpt.errors import SettingsError
 from yolo_ckpt.settings import options_in, whole_number
 
@@ -189,7 +189,7 @@ def _bands(text: str) -> tuple[int, ...] | None:
 
 
 def _tile(text: str) -> int:
-    return whole_number("tile", text, 4 * HOST_LEAST_SIDE, math.isqrt(HOST_MOST_PIXELS)) if text else 0
+    return whole_number("tile", text, 4 * LEAST_SIDE_PX, math.isqrt(MOST_PIXELS)) if text else 0
 
 
 def _share(name: str, text: str, most: float) -> float:

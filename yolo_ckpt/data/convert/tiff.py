@@ -14,9 +14,10 @@ import numpy as np
 import tifffile
 
 from yolo_ckpt.data.convert import limits, plain
-from yolo_ckpt.data.convert.picture import QUARTER_TURNS, Header, Picture, Pixels, upright
+from yolo_ckpt.data.convert.picture import Header, Picture, Pixels, upright
 from yolo_ckpt.data.convert.problems import BrokenFileError, decoding
 from yolo_ckpt.data.convert.window import AS_STORED, Choice, measured
+from yolo_ckpt.data.host import SIDES_SWAPPED
 
 MAPPED_FROM_BYTES = 256 << 20
 _COLOURS_OF_OPENCV = frozenset({"PALETTE", "SEPARATED", "YCBCR", "CIELAB", "ICCLAB", "ITULAB", "LOGL", "LOGLUV"})
@@ -67,7 +68,7 @@ def header(path: Path, bands: tuple[int, ...] | None) -> Header:
         limits.check_readable(layout.width, layout.height)
         values = layout.width * layout.height * layout.bands
         mapped = file.series[0].nbytes > MAPPED_FROM_BYTES
-        turned = layout.orientation in QUARTER_TURNS
+        turned = layout.orientation in SIDES_SWAPPED
         width, height = (layout.height, layout.width) if turned else (layout.width, layout.height)
         needed = path.stat().st_size if mapped else values * (8 + layout.frames * 4)
         return Header(width=width, height=height, frames=layout.frames, bytes_needed=needed)

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from yolo_ckpt.data.convert.geometry import Points, Rect, bounds, corners
-from yolo_ckpt.data.convert.picture import QUARTER_TURNS, upright_points
+from yolo_ckpt.data.convert.picture import upright_points
 from yolo_ckpt.data.convert.problems import BrokenFileError
+from yolo_ckpt.data.host import SIDES_SWAPPED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ def placed(
     """
     if annotation.size is None or annotation.size == size:
         return annotation.items
-    if annotation.size == stored and orientation in QUARTER_TURNS:
+    if annotation.size == stored and orientation in SIDES_SWAPPED:
         return tuple(_turned(item, orientation, stored) for item in annotation.items)
     width, height = annotation.size
     raise BrokenFileError(f"its label is for {width} x {height} px, the image has {size[0]} x {size[1]} px")

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 from rich.table import Table
 
+from yolo_ckpt.data.convert.report import Conversion
+
 _MOST_ROWS = 20
 
 
-class _Conversion(Protocol):
-    @property
-    def dst(self) -> Path: ...
-    @property
-    def files(self) -> Sequence[object]: ...
-    @property
-    def labels(self) -> str: ...
-    @property
-    def names(self) -> Sequence[str]: ...
-    @property
-    def images(self) -> Counter[str]: ...
-    @property
-    def lines(self) -> Sequence[str]: ...
-    @property
-    def windows(self) -> Counter[str]: ...
-    def total(self, what: str) -> Counter[str]: ...
-    def listed(self, done: str) -> list[tuple[str, str]]: ...
-
-
-def print_conversion(made: _Conversion) -> None:
+def print_conversion(made: Conversion) -> None:
     """Files that failed and that were left out, what was written, and what was changed or dropped on the way."""
     console = Console()
     _print_reasons(console, made.listed("left out"))
     _print_files(console, made.listed("failed"))
     for line in _lines(made):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(_shown(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_reasons(console: Console, files: Sequence[tuple[str, str]]) -> None:
@@ -69,10 +50,14 @@ def _print_files(console: Console, files: Sequence[tuple[str, str]]) -> None:
 def _escaped(text: str) -> str:
     from rich.markup import escape
 
-    return escape("".join(c if c.isprintable() else "?" for c in text))
+    return escape(_shown(text))
 
 
-def _lines(made: _Conversion) -> list[str]:
+def _shown(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _lines(made: Conversion) -> list[str]:
     converted, failed = (len(made.listed(done)) for done in ("converted", "failed"))
     splits = ", ".join(f"{count} {split}" for split, count in made.images.items() if count)
     lines = [f"converted {converted} of {len(made.files)} files to {sum(made.images.values())} images ({splits})"]
