@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -52,3 +53,21 @@ def test_only_headers_are_read(tmp_path: Path) -> None:
     for path, side in ((large, 13_000), (huge, 20_000)):
         Image.new("1", (side, side)).save(path)
     assert image_sizes([large, huge]) == [(13_000, 13_000), None]
+
+
+@pytest.mark.parametrize("form", ["avif", "webp", "jpeg2000", "png", "tiff", "jpeg", "bmp"])
+def test_damaged_files_have_a_size_or_none(form: str, tmp_path: Path) -> None:
+    """Whatever a reader raises; one byte after the other."""
+    whole = io.BytesIO()
+    try:
+        Image.fromarray(np.zeros((50, 40, 3), np.uint8)).save(whole, form)
+    except (KeyError, OSError):
+        pytest.skip(f"Pillow has no {form} here")
+    content = whole.getvalue()
+    paths = []
+    for i in range(0, min(len(content), 600), 3):
+        paths.append(tmp_path / f"{i}.{form}")
+        paths[-1].write_bytes(content[:i] + bytes([content[i] ^ 0xFF]) + content[i + 1 :])
+    found = image_sizes(paths)
+    assert len(found) == len(paths)
+    assert image_sizes([*paths[:1], *paths[:1]]) == [found[0]] * 2
