@@ -148,7 +148,7 @@ def test_coco_for_another_size_fails_and_names_both(src: Path, convert: Any) -> 
     (src / "c.json").write_text(json.dumps(document), encoding="utf-8")
     done: Done = convert(src)
     assert done.failed == {"a.png": "its label is for 400 x 240 px, the image has 200 x 120 px"}
-    assert "1 labels belong to images that are not there" in done.report["lines"]
+    assert "labels of images that are not there: 1" in done.report["lines"]
     assert done.report["labels_without_image"] == ["gone.png"]
 
 
@@ -309,7 +309,7 @@ def test_yolo_labels_come_back_as_they_were(src: Path, convert: Any) -> None:
         assert label.read_text(encoding="utf-8") == text
     picked: Done = convert(src, "classes=dog", dst="picked")
     assert picked.rows("0") == [[0, 0.3, 0.4, 0.2, 0.3]]
-    assert "2 objects of classes that classes= does not name were left out" in picked.report["lines"]
+    assert "objects of classes that classes= does not name were left out: cat 2" in picked.report["lines"]
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_the_nearest_of_two_images_gets_the_label(src: Path, convert: Any) -> No
     assert done.status == 0
     assert len(list(done.dst.glob("labels/train/*.txt"))) == 1
     assert not list(done.dst.glob("labels/val/*.txt"))
-    assert "1 images have no label: they train as background" in done.report["lines"]
+    assert "images without a label, which train as background: 1" in done.report["lines"]
 
 
 def test_a_label_that_fits_two_images_fits_none(src: Path, convert: Any, tmp_path: Path) -> None:
@@ -512,7 +512,7 @@ def test_annotations_of_no_image_are_counted(src: Path, convert: Any) -> None:
     picture(src / "a.png")
     document = coco_document([{"bbox": BOX}, {"bbox": BOX, "image_id": "7"}])
     (src / "coco.json").write_text(json.dumps(document), encoding="utf-8")
-    assert "1 annotations have an image_id that no image has" in convert(src).report["lines"]
+    assert "annotations with an image_id that no image has: 1" in convert(src).report["lines"]
 
 
 def test_other_json_beside_labels(src: Path, convert: Any, tmp_path: Path) -> None:
@@ -536,7 +536,7 @@ def test_a_label_in_another_split_is_none(src: Path, convert: Any) -> None:
         (src / f"labels/train/{name}.txt").write_text("0 0.5 0.5 0.1 0.1\n", encoding="utf-8")
     done: Done = convert(src)
     assert not list(done.dst.glob("labels/val/*.txt"))
-    assert "1 labels belong to images that are not there" in done.report["lines"]
+    assert "labels of images that are not there: 1" in done.report["lines"]
 
 
 def test_images_that_classes_leaves_without_an_object(src: Path, convert: Any) -> None:
@@ -544,4 +544,99 @@ def test_images_that_classes_leaves_without_an_object(src: Path, convert: Any) -
         picture(src / f"{name}.png")
         (src / f"{name}.txt").write_text(f"{number} 0.5 0.5 0.2 0.2\n", encoding="utf-8")
     (src / "classes.txt").write_text("cat\ndog\n", encoding="utf-8")
-    assert "2 of 3 images show no object: they train as background" in convert(src, "classes=cat").report["lines"]
+    assert (
+        "images that show no object, which train as background: 2 of 3" in convert(src, "classes=cat").report["lines"]
+    )
+
+
+def test_masks_that_fit_two_images_are_no_pictures(src: Path, convert: Any) -> None:
+    for folder in ("images", "previews", "masks"):
+        (src / folder).mkdir()
+    picture(src / "images/a.png")
+    picture(src / "previews/a.png")
+    picture(src / "images/b.png")
+    for name in ("a", "b"):
+        cv2.imwrite(str(src / f"masks/{name}.png"), (np.indices((H, W)).sum(0) % 60 < 20).astype(np.uint8))
+    done: Done = convert(src)
+    assert done.status == 1
+    assert done.failed == dict.fromkeys(("images/a.png", "previews/a.png"), "its label fits 2 images as well")
+    assert [path.stem for path in done.images()] == ["b"]
+
+
+def test_file_names_of_windows(src: Path, convert: Any) -> None:
+    for folder in ("one", "two"):
+        (src / folder).mkdir()
+        picture(src / folder / "a.png")
+    document = coco_document([{"bbox": BOX}], file_name="C:\\data\\two\\a.png")
+    (src / "coco.json").write_text(json.dumps(document), encoding="utf-8")
+    done: Done = convert(src)
+    by_name = {r["source"]: r.get("objects") for r in done.report["files"]}
+    assert by_name == {"one/a.png": None, "two/a.png": {"b": 1}}
+
+
+@pytest.mark.parametrize("name", ["coco", "voc", "dota", "yolo"])
+def test_labels_of_other_names_are_an_error(name: str, src: Path, convert: Any) -> None:
+    picture(src / "mine.png")
+    document = coco_document([{"bbox": BOX}])
+    texts = {
+        "coco": ("all.json", json.dumps(document)),
+        "voc": ("a.xml", "<annotation><object><name>b</name></object></annotation>"),
+        "dota": ("a.txt", "1 1 9 1 9 9 1 9 plane 0\n"),
+        "yolo": ("a.txt", "0 0.5 0.5 0.2 0.2\n"),
+    }
+    file, text = texts[name]
+    (src / file).write_text(text, encoding="utf-8")
+    (src / "track.txt").write_text("1 2 3 4 5\n", encoding="utf-8")  # no label
+    done: Done = convert(src)
+    assert (done.status, done.out) == (2, "")
+    assert f"1 {name} label under src=" in done.err
+    assert convert(src, "labels=none").status == 0
+
+
+def test_masks_of_jpeg(src: Path, convert: Any) -> None:
+    """Black and white ones are read; others have lost their values."""
+    values = np.zeros((H, W), np.uint8)
+    values[20:60, 30:90], values[70:100, 120:160] = 255, 255
+    for name in ("a", "b"):
+        picture(src / f"{name}.png")
+    cv2.imwrite(str(src / "a_mask.jpg"), values, [cv2.IMWRITE_JPEG_QUALITY, 80])
+    cv2.imwrite(str(src / "b_mask.jpg"), (values > 0) * np.linspace(20, 200, W).astype(np.uint8))
+    done: Done = convert(src)
+    assert np.allclose(done.rows("a")[0][1:], [60 / W, 40 / H, 60 / W, 40 / H], atol=0.01)
+    assert len(done.rows("a")) == 2
+    assert "a JPEG of several values" in done.failed["b.png"]
+
+
+def test_splits_of_pascal_voc(src: Path, convert: Any) -> None:
+    for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):
+        (src / folder).mkdir(parents=True)
+    for name in "abc":
+        picture(src / f"JPEGImages/{name}.png")
+        (src / f"Annotations/{name}.xml").write_text("<annotation/>", encoding="utf-8")
+    (src / "ImageSets/Main/train.txt").write_text("a\nc 1\n", encoding="utf-8")
+    (src / "ImageSets/Main/val.txt").write_text("b\n", encoding="utf-8")
+    done: Done = convert(src)
+    assert {s: [p.stem for p in done.images(s)] for s in ("train", "val")} == {"train": ["a", "c"], "val": ["b"]}
+
+
+def test_values_of_semantic_masks_have_names(src: Path, convert: Any) -> None:
+    values = np.zeros((H, W), np.uint8)
+    values[10:30, 10:30], values[50:90, 100:150], values[95:105, 20:25] = 100, 200, 7
+    picture(src / "a.png")
+    cv2.imwrite(str(src / "a_mask.png"), values)
+    refused: Done = convert(src, "mask=semantic", "classes=liver,lesion", dst="refused")
+    assert "classes=7:NAME" in "".join(refused.out.split())
+    done: Done = convert(src, "mask=semantic", "classes=200:lesion,100:liver")
+    assert done.report["names"] == ["lesion", "liver"]
+    assert done.report["objects"] == {"lesion": 1, "liver": 1}
+    assert "objects of classes that classes= does not name were left out: class_7 1" in done.report["lines"]
+
+
+def test_a_class_that_is_misspelt(src: Path, convert: Any) -> None:
+    picture(src / "a.png")
+    (src / "a.txt").write_text("0 0.5 0.5 0.2 0.2\n1 0.5 0.5 0.1 0.1\n", encoding="utf-8")
+    (src / "classes.txt").write_text("crack\npore\n", encoding="utf-8")
+    lines = convert(src, "classes=crack,por", "mask=instance").report["lines"]
+    assert "objects of classes that classes= does not name were left out: pore 1" in lines
+    assert "no object is of class por; did you mean pore?" in lines
+    assert "mask=instance had no effect: the labels are yolo" in lines

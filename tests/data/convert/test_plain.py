@@ -287,3 +287,31 @@ def test_a_large_tiff_that_is_cut_off(src: Path, convert: Any, monkeypatch: pyte
     done: Done = convert(src, "workers=1")
     assert done.report["done"] == {"failed": 1, "converted": 1}
     assert "the TIFF cannot be read" in done.failed["a.tif"]
+
+
+def test_windows_that_show_nothing_are_said(src: Path, convert: Any) -> None:
+    cv2.imwrite(str(src / "a.png"), np.random.default_rng(0).integers(1000, 1400, (40, 50), dtype=np.uint16))
+    done: Done = convert(src, "window=4000,1000", dst="refused")
+    assert done.status == 1
+    assert "LOW has to be below HIGH" in done.out
+    notes = convert(src, "window=10,20", dst="white").report["notes"]
+    assert [count for note, count in notes.items() if "a single grey level" in note] == [1]
+    notes = convert(src, "window=0,65535", dst="few").report["notes"]
+    assert [count for note, count in notes.items() if "fewer than 16 grey levels" in note] == [1]
+    assert convert(src).report["notes"] == {}
+
+
+def test_pages_of_a_file_share_a_window(src: Path, convert: Any) -> None:
+    """They are of one recording: twice as bright stays twice as bright."""
+    page = np.random.default_rng(0).integers(0, 1000, (40, 50), dtype=np.uint16)
+    tifffile.imwrite(src / "a.tif", np.stack([page, 2 * page]), photometric="minisblack")
+    done: Done = convert(src)
+    assert len(set(done.report["files"][0]["windows"])) == 1
+    first, second = (done.image(f"a_00{i}").astype(int) for i in range(2))
+    assert abs(second - 2 * first)[second < 255].max() <= 2
+
+
+def test_further_frames_of_an_animated_image_are_said(src: Path, convert: Any) -> None:
+    frames = [Image.fromarray(smooth(40, 50, seed)) for seed in range(3)]
+    frames[0].save(src / "a.gif", save_all=True, append_images=frames[1:])
+    assert convert(src).report["notes"] == {"further frames of animated images left out": 2}

@@ -415,3 +415,36 @@ def test_a_target_that_is_there_stays(src: Path, convert: Any, tmp_path: Path, m
     monkeypatch.chdir(here)
     assert cli.main(["convert", f"src={src}", "dst=."]) == 0
     assert (here / "data.yaml").is_file()
+
+
+def test_what_was_converted_before_is_no_source(src: Path, convert: Any) -> None:
+    Image.fromarray(smooth(40, 40)).save(src / "a.png")
+    assert convert(src, dst="src/yolo").status == 0
+    again: Done = convert(src)
+    assert [r["source"] for r in again.report["files"]] == ["a.png"]
+    tiles: Done = convert(src / "yolo", "tile=40", dst="tiles")  # and it may be one itself
+    assert len(tiles.images()) == 1
+
+
+def test_pictures_of_other_kinds_are_listed(src: Path, convert: Any) -> None:
+    Image.fromarray(smooth(40, 40)).save(src / "a.png")
+    for name in ("vol.nii.gz", "b.svs"):
+        (src / name).write_bytes(b"x")
+    done: Done = convert(src)
+    assert done.status == 0
+    assert {r["source"]: r["done"] for r in done.report["files"]} == {
+        "a.png": "converted", "b.svs": "left out", "vol.nii.gz": "left out"
+    }  # fmt: skip
+    assert ".nii is not read here" in convert(src, dst="shown").out
+
+
+def test_options_for_tiles_need_tiles(src: Path, convert: Any) -> None:
+    Image.fromarray(smooth(40, 40)).save(src / "a.png")
+    done: Done = convert(src, "overlap=0.2")
+    assert done.status == 2
+    assert "overlap=0.2 is for tiles" in done.err
+
+
+def test_labels_none_says_nothing_of_labels(src: Path, convert: Any) -> None:
+    Image.fromarray(smooth(40, 40)).save(src / "a.png")
+    assert "no labels were found" not in convert(src, "labels=none").out

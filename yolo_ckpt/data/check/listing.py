@@ -13,12 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from yolo_ckpt.data.check.findings import Finding, finding
+from yolo_ckpt.data.host import PICTURES
 
-# Endings of pictures that the host does not list. DICOM files often have none, or end with a number.
-_MEDICAL = {"dcm", "dicom", "ima", "nii", "mha", "mhd", "nrrd", "svs", "ndpi", "mrxs", "scn", "vsi", "czi", "lif"}
-_RAW = {"cr2", "cr3", "nef", "arw", "orf", "rw2", "exr", "hdr", "psd", "ecw", "sid"}
-_OTHERS = {"gif", "jfif", "jpe", "pjpeg", "pbm", "pgm", "ppm", "pnm", "tga", "jxl", "j2k", "jpx"}
-PICTURES = frozenset(_MEDICAL | _RAW | _OTHERS)
 _DICOM_AT, _DICOM = 128, b"DICM"
 
 

@@ -25,6 +25,8 @@ from yolo_ckpt.data.convert.sources import Source
 from yolo_ckpt.data.convert.tiles import Tile, tiles
 from yolo_ckpt.data.convert.writer import encoded, label_file
 
+_FEW_LEVELS = 16
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -98,6 +100,8 @@ def probe(wanted: Probe) -> Header | Outcome:
     try:
         if source.kind == "broken":
             raise BrokenFileError(source.why)
+        if source.kind == "other":
+            raise LeftOutError(source.why)
         found = _header(source, request)
         if not is_tiled(found.width, found.height, request):
             limits.check_trainable(found.width, found.height)
@@ -196,17 +200,27 @@ def _write_picture(job: Job, stem: str, picture: Picture, outcome: Outcome) -> N
     tiled = is_tiled(width, height, request)
     places = tiles(width, height, request.tile, request.overlap) if tiled else [(0, 0, width, height)]
     seen: set[int] = set()
+    levels_seen = np.zeros(256, bool)
     around = np.array([whole.bounds for whole in objects or ()]).reshape(-1, 4)
     for place in places:
         x0, y0, x1, y1 = place
         limits.check_trainable(x1 - x0, y1 - y0)
         levels = picture.window.apply(np.asarray(picture.pixels[y0:y1, x0:x1]))
+        levels_seen |= np.bincount(levels.ravel(), minlength=256) > 0
         name = tile_name(stem, place) if tiled else stem
         near = _touching(around, place)
         rows = _rows(objects, near, place, request, seen, outcome.notes) if objects is not None else None
         _write(job, name, levels, rows, outcome)
+    _note_levels(picture, int(levels_seen.sum()), outcome.notes)
     if objects is not None:
         outcome.notes["objects shown too little by every tile, left out"] += len(objects) - len(seen)
+
+
+def _note_levels(picture: Picture, count: int, notes: Counter[str]) -> None:
+    if count == 1:
+        notes["pictures of a single grey level: nothing can be seen in them (look at window=)"] += 1
+    elif count < _FEW_LEVELS and picture.window.low and picture.pixels.dtype != bool:
+        notes[f"pictures of fewer than {_FEW_LEVELS} grey levels (look at window=)"] += 1
 
 
 def _objects(job: Job, picture: Picture, notes: Counter[str]) -> list[Whole] | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 IMAGE_SUFFIXES = frozenset(
-    (".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2", ".jpeg", ".jpg", ".mpo", ".pbm", ".pgm", ".png", ".pnm", ".ppm",
-     ".tif", ".tiff", ".webp")
+    (".avif", ".bmp", ".gif", ".heic", ".heif", ".j2k", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".mpo", ".pbm",
+     ".pgm", ".pjpeg", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp")
 )  # fmt: skip
 DICOM_SUFFIXES = frozenset({".dcm", ".dicom", ".ima"})
 _FIRST_BYTES = (

@@ -22,6 +22,7 @@ _GREY_MODES = frozenset({"1", "L", "I", "I;16", "I;16B", "I;16L", "I;16N", "F"})
 _BYTES_A_PIXEL = {"1": 1, "L": 1, "P": 1, "LA": 2, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}
 _COPIES = 3  # PIL's own, one in other colours, and the array
 _STRIP_ROWS = 1024
+_ANIMATED = frozenset({"GIF", "PNG", "WEBP", "AVIF"})
 _TEXTS = {"icc_profile": "colour profile", "xmp": "XMP", "comment": "comment", "photoshop": "Photoshop"}
 
 
@@ -56,7 +57,8 @@ def read(path: Path, choice: Choice) -> Picture:
             _check_whole(image)
             decoded = _with_opencv(path, grey)
             pixels = decoded if decoded is not None else _only_pil(path, orientation)
-    notes: Counter[str] = Counter()
+        frames = int(getattr(image, "n_frames", 1)) if image.format in _ANIMATED else 1
+    notes: Counter[str] = Counter({"further frames of animated images left out": frames - 1})
     window = AS_STORED.get(pixels.dtype.name) or measured(pixels, choice, notes)
     return Picture(pixels=pixels, window=window, orientation=orientation, notes=+notes, dropped=dropped)
 

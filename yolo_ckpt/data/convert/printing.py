@@ -78,6 +78,8 @@ def _lines(made: Conversion) -> list[str]:
             f"not in the output: {len(dropped)} kinds of tags and texts of the files ({most}{_rest(dropped, 6)})"
         )
     lines += [f"failed: {failed} of {len(made.files)} files, listed above"] if failed else []
+    if made.unused:
+        lines.append(f"labels without an image: {', '.join(made.unused[:4])}{_rest(made.unused, 4)}")
     return [*lines, f"{made.dst / 'data.yaml'} and convert_report.json beside it"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -42,6 +42,7 @@ class Request:
         format_in: Format of the labels; empty finds out.
         mask: What values of masks are.
         classes: Names to keep, in this order; empty keeps all.
+        class_values: Values of semantic masks that they stand for, where `classes=` says them.
         drop_difficult: Objects marked difficult are left out.
         window: How values become grey levels.
         bands: Bands to keep, counted from 1; None leaves colour images alone, empty keeps all.
@@ -65,6 +66,7 @@ class Request:
     format_in: str = ""
     mask: str = "auto"
     classes: tuple[str, ...] = ()
+    class_values: tuple[int, ...] = ()
     drop_difficult: bool = False
     window: Choice = Choice()  # noqa: RUF009 - frozen
     bands: tuple[int, ...] | None = None
@@ -87,6 +89,8 @@ class Request:
             SettingsError: One of them is wrong.
         """
         options = _options(arguments)
+        _check_together(arguments, options)
+        classes, class_values = _classes(options["classes"])
         return cls(
             src=_source(options["src"]),
             dst=_target(options["dst"]),
@@ -95,7 +99,8 @@ class Request:
             without_labels=options["labels"] == "none",
             format_in=options["format_in"],
             mask=options["mask"],
-            classes=tuple(dict.fromkeys(name.strip() for name in options["classes"].split(",") if name.strip())),
+            classes=classes,
+            class_values=class_values,
             drop_difficult=options["difficult"] == "drop",
             window=_window(options["window"], _pair("percentile", options["percentile"], 0, 100)),
             bands=_bands(options["bands"]),
@@ -118,6 +123,12 @@ def _options(arguments: Sequence[str]) -> dict[str, str]:
         if options[name] not in allowed:
             raise SettingsError(f"{name}={options[name]} is not known; use {', '.join(a for a in allowed if a)}")
     return options
+
+
+def _check_together(arguments: Sequence[str], options: Mapping[str, str]) -> None:
+    for name in ("overlap", "min_visible"):
+        if not options["tile"] and any(a.lstrip("-").startswith(f"{name}=") for a in arguments):
+            raise SettingsError(f"{name}={options[name]} is for tiles; give tile= too, or leave it out")
 
 
 def _source(text: str) -> Path:
@@ -149,6 +160,15 @@ def _labels(text: str) -> Path | None:
     if not path.exists():
         raise SettingsError(f"labels={text} is not there; give a file, a folder, or none")
     return path
+
+
+def _classes(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Names, and the values of masks that stand before them as in `100:liver,200:lesion`."""
+    given = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    pairs = [part.partition(":") for part in given]
+    if not pairs or not all(value.isdecimal() and name.strip() for value, _, name in pairs):
+        return tuple(given), ()
+    return tuple(name.strip() for _, _, name in pairs), tuple(int(value) for value, _, _ in pairs)
 
 
 def _window(text: str, percentiles: tuple[float, float]) -> Choice:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import psutil
@@ -115,7 +116,8 @@ def _split(request: Request, labels: Labels, headers: dict[int, Header]) -> tupl
         lines.append(f"the splits are as the folders (or the names of the label files) have them{rest}")
     elif places:
         count = {s: len({g for g, f in zip(groups, found, strict=True) if f == s}) for s in ("train", "val")}
-        lines.append(f"split by {by}, seed {request.seed}: {count['train']} to train, {count['val']} to validate")
+        counts = "" if by == "image" else f": {count['train']} to train, {count['val']} to validate"
+        lines.append(f"split by {by}, seed {request.seed}{counts}")
     both = shared(groups, found)
     lines += [f"{both} {by}s are in more than one split there: metrics will be too good"] if both else []
     return dict(zip(places, found, strict=True)), lines
@@ -201,10 +203,8 @@ def _summed(
     seen: Counter[str] = Counter()
     for outcome in outcomes.values():
         seen.update(outcome.objects)
-    other = sum(count for name, count in seen.items() if name not in names)
-    lines += [f"{other} objects of classes that classes= does not name were left out"] if other else []
-    lines += [f"no object is of class {name}" for name in request.classes if name not in seen and plan.labels.format]
-    lines += _about_labels(plan, outcomes, emptied)
+    lines += _about_classes(request, plan, seen, names)
+    lines += [] if request.without_labels else _about_labels(plan, outcomes, emptied)
     if images and not (images["val"] and images["train"]):
         lines.append("one split is empty, so train and val are the same images: metrics say nothing about new ones")
     return Conversion(
@@ -218,15 +218,31 @@ def _summed(
     )
 
 
+def _about_classes(request: Request, plan: _Plan, seen: Counter[str], names: Sequence[str]) -> list[str]:
+    lines = []
+    others = Counter({name: count for name, count in seen.items() if name not in names})
+    if others:
+        most = ", ".join(f"{name} {count}" for name, count in others.most_common(5))
+        more = ", ..." if len(others) > 5 else ""
+        lines.append(f"objects of classes that classes= does not name were left out: {most}{more}")
+    for name in request.classes if plan.labels.format else ():
+        if name not in seen:
+            near = get_close_matches(name, others, n=1)
+            lines.append(f"no object is of class {name}" + (f"; did you mean {near[0]}?" if near else ""))
+    if request.mask != "auto" and plan.labels.format != "mask":
+        lines.append(f"mask={request.mask} had no effect: the labels are {plan.labels.format or 'none'}")
+    return lines
+
+
 def _about_labels(plan: _Plan, outcomes: dict[int, Outcome], emptied: int) -> list[str]:
     if not plan.labels.format:
         return ["no labels were found: the images are written without (give labels=PATH if there are some)"]
     done = [i for i, outcome in outcomes.items() if outcome.done == "converted"]
     bare = sum(i not in plan.labels.of_image for i in done)
-    lines = [f"{bare} images have no label: they train as background"] if bare else []
+    lines = [f"images without a label, which train as background: {bare}"] if bare else []
     total, empty = sum(len(o.images) for o in outcomes.values()), emptied + sum(o.empty for o in outcomes.values())
-    lines += [f"{empty} of {total} images show no object: they train as background"] if empty > bare else []
+    lines += [f"images that show no object, which train as background: {empty} of {total}"] if empty > bare else []
     unused = len(plan.labels.unused)
-    lines += [f"{unused} labels belong to images that are not there"] if unused else []
+    lines += [f"labels of images that are not there: {unused}"] if unused else []
     stray = plan.labels.stray
-    return lines + ([f"{stray} annotations have an image_id that no image has"] if stray else [])
+    return lines + ([f"annotations with an image_id that no image has: {stray}"] if stray else [])

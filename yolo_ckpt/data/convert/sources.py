@@ -9,11 +9,14 @@ from pathlib import Path, PurePath
 
 from yolo_ckpt.data.convert import kinds
 from yolo_ckpt.data.convert.problems import said
+from yolo_ckpt.data.host import PICTURES
 
 _NO_IMAGE = frozenset(
     (".csv", ".htm", ".html", ".ini", ".json", ".log", ".md", ".names", ".npy", ".npz", ".pdf", ".pt", ".py", ".txt",
      ".xml", ".yaml", ".yml", ".zip")
 )  # fmt: skip
+REPORT = "convert_report.json"  # beside the data.yaml of a conversion
+_OTHER_PICTURES = PICTURES - {suffix[1:] for suffix in kinds.IMAGE_SUFFIXES | kinds.DICOM_SUFFIXES}
 _SPLITS = {
     "train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test",
     "testing": "test",
@@ -27,8 +30,9 @@ class Source:
     Attributes:
         path: Where it is.
         relative: The same, from `src`.
-        kind: `image`, `tiff` or `dicom`; `broken` for what is called an image and is none; empty for any other file.
-        why: What is wrong with a broken one.
+        kind: `image`, `tiff` or `dicom`; `broken` for what is called an image and is none; `other` for pictures of
+            kinds that are not read; empty for any other file.
+        why: What is wrong with a broken or other one.
     """
 
     path: Path
@@ -45,7 +49,8 @@ class Source:
 
 def sources(src: Path) -> list[Source]:
     """Every file under a folder, or beside a file, in the order of their names; each folder is entered once, so that
-    links in a circle end. A folder that cannot be listed is a broken file."""
+    links in a circle end. A folder that cannot be listed is a broken file; one below that a conversion has written is
+    passed over."""
     if src.is_file():
         return [_source(path, src.parent) for path in sorted(p for p in src.parent.iterdir() if p.is_file())]
     closed: list[OSError] = []
@@ -67,6 +72,9 @@ def _files(src: Path, closed: Callable[[OSError], None]) -> Iterator[Path]:
             inside.clear()
             continue
         entered.add((status.st_dev, status.st_ino))
+        if REPORT in names and Path(folder) != src:
+            inside.clear()
+            continue
         inside[:] = [name for name in inside if not name.startswith(".")]
         yield from (Path(folder) / name for name in names if not name.startswith("."))
 
@@ -77,9 +85,11 @@ def _source(path: Path, root: Path) -> Source:
 
 
 def _kind(path: Path) -> tuple[str, str]:
-    suffix = path.suffix.lower()
+    suffix = ".nii" if path.name.lower().endswith(".nii.gz") else path.suffix.lower()
     if suffix in _NO_IMAGE:
         return "", ""
+    if suffix[1:] in _OTHER_PICTURES:
+        return "other", f"{suffix} is not read here; write it as TIFF, PNG or DICOM first"
     called = "dicom" if suffix in kinds.DICOM_SUFFIXES else "image" if suffix in kinds.IMAGE_SUFFIXES else ""
     try:
         head = kinds.first_bytes(path)

@@ -16,7 +16,7 @@ import tifffile
 from yolo_ckpt.data.convert import limits, plain
 from yolo_ckpt.data.convert.picture import Header, Picture, Pixels, upright
 from yolo_ckpt.data.convert.problems import BrokenFileError, decoding
-from yolo_ckpt.data.convert.window import AS_STORED, Choice, measured
+from yolo_ckpt.data.convert.window import AS_STORED, Choice, Window, measured
 from yolo_ckpt.data.host import SIDES_SWAPPED
 
 MAPPED_FROM_BYTES = 256 << 20
@@ -89,13 +89,17 @@ def read(path: Path, choice: Choice, bands: tuple[int, ...] | None, scratch: Pat
     with _opened(path) as file:
         layout = _layout(file.series[0], bands)
         if layout.photometric in _COLOURS_OF_OPENCV and bands is None:
-            yield _picture(plain.decode_upright(path), replace(layout, nodata=None, bands=3), choice)
+            pixels, notes = plain.decode_upright(path), Counter[str]()
+            window = _window(pixels, replace(layout, nodata=None), choice, notes)
+            yield _picture(pixels, window, layout, notes)
             return
-        chosen = _chosen(layout, bands)
-        for whole in _values(path, file.series[0], layout, scratch):
-            made = _picture(upright(whole[..., chosen], layout.orientation), layout, choice)
-            made.notes.update({"further pictures of a TIFF left out": len(file.series) - 1})
-            yield made
+        values = _values(path, file.series[0], layout, scratch)[..., _chosen(layout, bands)]
+        notes = Counter({"further pictures of a TIFF left out": len(file.series) - 1})
+        window = _window(values.reshape(-1, *values.shape[2:]), layout, choice, notes)
+        for whole in values:
+            notes["images with bands left out"] = int(values.shape[3] < layout.bands)
+            yield _picture(upright(whole, layout.orientation), window, layout, notes)
+            notes.clear()
 
 
 @contextmanager
@@ -110,20 +114,21 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
         yield file
 
 
-def _picture(pixels: Pixels, layout: _Layout, choice: Choice) -> Picture:
-    notes: Counter[str] = Counter()
+def _window(pixels: Pixels, layout: _Layout, choice: Choice, notes: Counter[str]) -> Window:
+    """One for all pages of a file, whose rows are `pixels` (H, W, C): they are of one recording."""
     inverted = layout.photometric == "MINISWHITE"
     if pixels.dtype.kind == "c":
         raise BrokenFileError("its values are complex; save the magnitude")
     if pixels.dtype.name in AS_STORED:
-        window = replace(AS_STORED[pixels.dtype.name], inverted=inverted)
-    else:
-        per_band = not layout.colour and layout.photometric not in _COLOURS_OF_OPENCV
-        window = measured(pixels, choice, notes, per_band=per_band, nodata=layout.nodata, inverted=inverted)
-    notes["images with bands left out"] += int(pixels.shape[2] < layout.bands)
+        return replace(AS_STORED[pixels.dtype.name], inverted=inverted)
+    per_band = not layout.colour and layout.photometric not in _COLOURS_OF_OPENCV
+    return measured(pixels, choice, notes, per_band=per_band, nodata=layout.nodata, inverted=inverted)
+
+
+def _picture(pixels: Pixels, window: Window, layout: _Layout, notes: Counter[str]) -> Picture:
     return Picture(
         pixels=pixels, window=window, orientation=layout.orientation, notes=+notes, dropped=layout.texts.copy()
-    )  # fmt: skip
+    )
 
 
 def _layout(series: Any, bands: tuple[int, ...] | None) -> _Layout:

@@ -112,6 +112,8 @@ def measured(
     _count_odd(pixels, nodata, notes)
     if choice.kind == "given":
         low, high = choice.numbers
+        if low >= high:
+            raise BrokenFileError(f"window={low:g},{high:g} is LOW,HIGH for this file, and LOW has to be below HIGH")
         return Window(low=(low,), high=(high,), text=f"given, {low:g} to {high:g}", inverted=inverted, nodata=nodata)
     lows, highs, names = [], [], set()
     for band in range(pixels.shape[2]) if per_band else [slice(None)]:

@@ -17,6 +17,7 @@ import tifffile
 
 from yolo_ckpt.data.convert.limits import JPEG_MOST_SIDE
 from yolo_ckpt.data.convert.problems import BrokenFileError, raise_if_full
+from yolo_ckpt.data.convert.sources import REPORT
 from yolo_ckpt.data.newfolder import new_folder
 from yolo_ckpt.errors import ConvertError
 
@@ -120,7 +121,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_report(folder: Path, report: Any) -> None:
     """convert_report.json."""
-    write_text(folder / "convert_report.json", json.dumps(report, indent=1) + "\n")  # any name is ASCII there
+    write_text(folder / REPORT, json.dumps(report, indent=1) + "\n")  # any name is ASCII there
 
 
 def _quoted(text: str) -> str:

@@ -11,6 +11,7 @@ from yolo_ckpt.data.convert.labels.match import Candidate, matched
 from yolo_ckpt.data.convert.labels.recognise import (
     is_dota,
     is_other_xml,
+    is_table,
     is_yolo,
     meaning_of,
     seems_coco,
@@ -22,6 +23,7 @@ from yolo_ckpt.data.convert.labels.recognise import (
 from yolo_ckpt.data.convert.request import Request
 from yolo_ckpt.data.convert.sources import Source, sources, split_in_name, split_named
 from yolo_ckpt.errors import SettingsError
+from yolo_ckpt.units import many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,8 @@ def find_labels(files: Sequence[Source], request: Request) -> Labels:
         return Labels(format="", images=images)
     files = files if request.labels is None else _under(request.labels)
     wanted = [request.format_in] if request.format_in else list(_FINDERS)
-    found = [labels for name in wanted if (labels := _FINDERS[name](files, images, request)) and labels.of_image]
+    tried = [labels for name in wanted if (labels := _FINDERS[name](files, images, request))]
+    found = [labels for labels in tried if labels.of_image or labels.unclear]
     if len(found) > 1:
         counts = " and ".join(f"{labels.format} for {len(labels.of_image)} images" for labels in found)
         raise SettingsError(f"labels of several formats are there: {counts}; choose with format_in=, or labels=none")
@@ -90,7 +93,19 @@ def find_labels(files: Sequence[Source], request: Request) -> Labels:
         where = request.labels or request.src
         kind = f"{request.format_in} label" if request.format_in else "label"
         raise SettingsError(f"{where} has no {kind} for any image under src={request.src}; names have to match")
+    if not found:
+        _refuse_strangers(tried, request)
     return found[0] if found else Labels(format="", images=images)
+
+
+def _refuse_strangers(tried: Sequence[Labels], request: Request) -> None:
+    """Labels are there, and were written for other names."""
+    for labels in tried:
+        if labels.unused:
+            raise SettingsError(
+                f"{many(len(labels.unused), f'{labels.format} label')} under src={request.src}, such as "
+                f"{labels.unused[0]}, and none has the name of an image; correct the names, or say labels=none"
+            )
 
 
 def _under(labels: Path) -> list[Source]:
@@ -125,14 +140,27 @@ def _find_coco(files: Sequence[Source], images: tuple[Source, ...], request: Req
 
 
 def _coco_candidate(entry: coco.Entry, path: Path) -> Candidate[tuple[coco.Entry, Path]]:
-    name = PurePath(entry.file_name)
+    name = PurePath(entry.file_name.replace("\\", "/"))
     folder = name.parent / (split_in_name(entry.source) or ".")
     return Candidate(key=(entry, path), stems=(name.name, name.stem), folder=folder)
 
 
 def _find_voc(files: Sequence[Source], images: tuple[Source, ...], request: Request) -> Labels | None:
     found = [f for f in files if f.path.suffix.lower() == ".xml" and (request.format_in or not is_other_xml(f.path))]
-    return _beside(found, images, "voc")
+    labels = _beside(found, images, "voc")
+    listed = _listed_splits(files)
+    splits = {i: listed[f.stem] for i, f in enumerate(images) if f.stem in listed}
+    return replace(labels, splits={**splits, **labels.splits})
+
+
+def _listed_splits(files: Sequence[Source]) -> dict[str, str]:
+    """The split of each stem in `ImageSets/Main/train.txt` and the like."""
+    found: dict[str, str] = {}
+    for file in files:
+        if "ImageSets" in file.relative.parts and file.path.name in ("train.txt", "val.txt", "test.txt"):
+            lines = file.path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+            found.update({line.split()[0]: file.path.stem for line in lines if line.strip()})
+    return found
 
 
 def _find_dota(files: Sequence[Source], images: tuple[Source, ...], request: Request) -> Labels | None:
@@ -156,10 +184,12 @@ def _texts(
     files: Sequence[Source], images: tuple[Source, ...], name: str, belongs: Callable[[str], bool], request: Request
 ) -> Labels | None:
     labels = _beside([f for f in files if f.path.suffix.lower() == ".txt"], images, name)
-    if not request.format_in and not sniffed([label.path for label in labels.of_image.values()], belongs):
+    mine = [label.path for label in labels.of_image.values()]
+    if mine and not request.format_in and not sniffed(mine, belongs):
         return None
     root = request.labels or request.src
-    unused = [text for text in labels.unused if sniffed([root / text], belongs)]  # not classes.txt, train.txt, notes
+    sure = belongs if mine else lambda line: belongs(line) and not is_table(line)
+    unused = [text for text in labels.unused if sniffed([root / text], sure)]  # not classes.txt, train.txt, notes
     return replace(labels, unused=tuple(unused))
 
 
@@ -185,8 +215,8 @@ def _without_masks(files: Sequence[Source], images: tuple[Source, ...], request:
         for f in images
         if f.kind in ("image", "tiff") and (seems_mask(f) or (labels and f.path.resolve().is_relative_to(labels)))
     }
-    others = tuple(f for f in images if f.path not in masks)
-    taken = {label.path for label in _beside(list(masks.values()), others, "mask").of_image.values()}
+    named = {name for f in images if f.path not in masks for name in (f.path.name, f.stem)}
+    taken = {path for path, f in masks.items() if not named.isdisjoint(_stems(f, "mask"))}
     return tuple(f for f in images if f.path not in taken)
 
 
@@ -198,7 +228,7 @@ def _beside(files: Sequence[Source], images: tuple[Source, ...], name: str) -> L
         images=images,
         of_image={i: Label(format=name, path=f.path) for i, f in matches.labels.items()},
         unclear=dict(matches.unclear),
-        unused=tuple(str(f.relative) for f in matches.unused) if name != "mask" else (),
+        unused=tuple(str(f.relative) for f in matches.unused) if name != "mask" else (),  # other pictures, mostly
         splits={i: split for i, f in matches.labels.items() if (split := split_named(f.relative))},
     )
 

@@ -23,4 +23,6 @@ def loaded(label: Label, size: tuple[int, int], request: Request) -> Annotation:
         return dota.annotation(label.path, drop_difficult=request.drop_difficult)
     if label.format == "yolo":
         return yolo.annotation(label.path, size, label.names, label.keypoint_values)
-    return mask.annotation(label.path, meaning=label.meaning, classes=request.classes)
+    return mask.annotation(
+        label.path, meaning=label.meaning, classes=request.classes, class_values=request.class_values
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from yolo_ckpt.data.convert.problems import BrokenFileError, decoding
 
 Mask = npt.NDArray[Any]
 COLOUR = 1 << 24  # added to colours, so that none is taken for a small number
+_BLACK, _SURE_SHARE = 32, 0.98  # grey levels that JPEG makes of 0, in so many of the pixels
 _VOID = 255  # the border of Pascal VOC; the host ignores it as well
 
 
@@ -56,10 +57,19 @@ def _image(path: Path) -> Mask:
     with opened(path) as image:
         limits.check_readable(*image.size)
         upright: Image.Image = ImageOps.exif_transpose(image)
-        return np.asarray(upright.convert("RGB") if upright.mode in ("RGBA", "CMYK") else upright)
+        values = np.asarray(upright.convert("RGB") if upright.mode in ("RGBA", "CMYK") else upright)
+        return _black_and_white(values) if image.format == "JPEG" else values
 
 
-def annotation(path: Path, *, meaning: str, classes: Sequence[str]) -> Annotation:
+def _black_and_white(values: Mask) -> Mask:
+    """A mask of a JPEG, which does not keep values: 0 and 255 are told from each other, others are not."""
+    grey = values if values.ndim == 2 else values.max(axis=2)
+    if float(((grey < _BLACK) | (grey > 255 - _BLACK)).mean()) < _SURE_SHARE:
+        raise BrokenFileError("its mask is a JPEG of several values, which JPEG does not keep; save it as PNG")
+    return np.where(grey > 127, np.uint8(255), np.uint8(0))
+
+
+def annotation(path: Path, *, meaning: str, classes: Sequence[str], class_values: Sequence[int] = ()) -> Annotation:
     """The objects in a mask.
 
     Args:
@@ -67,6 +77,7 @@ def annotation(path: Path, *, meaning: str, classes: Sequence[str]) -> Annotatio
         meaning: `instance`: every value is an object; `semantic`: every value is a class, each connected part an
             object; `binary`: one value, a class.
         classes: Names of the values 1, 2, ... of a semantic mask; the first is that of all objects otherwise.
+        class_values: The values that they are names of, where these are others.
 
     Raises:
         BrokenFileError: It cannot be read, or a value has no name.
@@ -74,29 +85,37 @@ def annotation(path: Path, *, meaning: str, classes: Sequence[str]) -> Annotatio
     values = read(path)
     height, width = values.shape
     notes: Counter[str] = Counter()
-    parts = _instances(values, classes) if meaning == "instance" else _regions(values, meaning, classes, notes)
+    names = dict(zip(class_values or range(1, len(classes) + 1), classes, strict=True))
+    if class_values:
+        names = {int(v): names.get(int(v), f"class_{v}") for v in np.unique(values)}
+    first = classes[0] if classes else ""
+    parts = _instances(values, first) if meaning == "instance" else _regions(values, meaning, first, names, notes)
     items = tuple(_item(name, found, notes) for name, found in parts)
     return Annotation(items=items, size=(width, height), notes=notes)
 
 
-def name_of(value: int, meaning: str, classes: Sequence[str]) -> str:
-    """The class of a mask's value.
+def _name_of(value: int, names: Mapping[int, str]) -> str:
+    """The class of a semantic mask's value.
 
     Raises:
         BrokenFileError: There are fewer classes.
     """
-    if meaning != "semantic":
-        return classes[0] if classes else "object"
     if value >= COLOUR:
-        return f"#{value - COLOUR:06x}"
-    if not classes:
-        return f"class_{value}"
-    if value > len(classes):
-        raise BrokenFileError(f"its mask has the value {value}, classes= names {len(classes)} (from 1)")
-    return classes[value - 1]
+        return text_of(value)
+    if names and value not in names:
+        raise BrokenFileError(
+            f"its mask has the value {value}, classes= names {len(names)} (from 1); other values are named as "
+            f"classes={value}:NAME,..."
+        )
+    return names.get(value, f"class_{value}")
 
 
-def _instances(values: Mask, classes: Sequence[str]) -> Iterator[tuple[str, Outline]]:
+def text_of(value: int) -> str:
+    """A mask's value in words: a colour as `#rrggbb`."""
+    return f"#{value - COLOUR:06x}" if value >= COLOUR else str(value)
+
+
+def _instances(values: Mask, name: str) -> Iterator[tuple[str, Outline]]:
     from scipy import ndimage  # slow to import
 
     ids, dense = np.unique(values, return_inverse=True)
@@ -105,10 +124,12 @@ def _instances(values: Mask, classes: Sequence[str]) -> Iterator[tuple[str, Outl
         if where is not None:
             found = outline(dense[where] == index, where[1].start, where[0].start)
             assert found is not None
-            yield name_of(index, "instance", classes), found
+            yield name or "object", found
 
 
-def _regions(values: Mask, meaning: str, classes: Sequence[str], notes: Counter[str]) -> Iterator[tuple[str, Outline]]:
+def _regions(
+    values: Mask, meaning: str, first: str, names: Mapping[int, str], notes: Counter[str]
+) -> Iterator[tuple[str, Outline]]:
     present = [int(value) for value in np.unique(values) if value]
     if meaning == "binary" and len(present) > 1:
         raise BrokenFileError(
@@ -118,7 +139,7 @@ def _regions(values: Mask, meaning: str, classes: Sequence[str], notes: Counter[
         present.remove(_VOID)
         notes["masks whose value 255 was ignored"] += 1
     for value in present:
-        name = name_of(value, meaning, classes)
+        name = _name_of(value, names) if meaning == "semantic" else first or "object"
         count, numbered, stats, _ = cv2.connectedComponentsWithStats((values == value).astype(np.uint8))
         for index in range(1, count):
             x, y, width, height = (int(n) for n in stats[index][:4])

@@ -56,7 +56,7 @@ def meaning_of(paths: Sequence[Path], asked: str) -> str:
             return "instance"  # nobody needs 16 bits for classes
         seen |= here
     if len(seen) > 1:
-        few = ", ".join(str(v) for v in sorted(seen)[:5])
+        few = ", ".join(map(mask.text_of, sorted(seen)[:5]))
         raise SettingsError(
             f"the masks have several values ({few}{', ...' if len(seen) > 5 else ''}): say mask=instance (a value for "
             f"each object) or mask=semantic (a value for each class)"
@@ -86,6 +86,12 @@ def is_yolo(line: str) -> bool:
     """Whether a line is nothing but numbers, as many as a box has or more."""
     words = line.split()
     return len(words) >= 5 and all(map(_is_number, words))
+
+
+def is_table(line: str) -> bool:
+    """Whether a line of numbers is none of a YOLO label: they are fractions there, behind the class."""
+    words = line.split()
+    return all(map(_is_number, words)) and not all(0 <= float(word) <= 1.01 for word in words[1:])
 
 
 def _is_number(word: str) -> bool:
