@@ -87,7 +87,7 @@ def checked(yaml: Path, *arguments: str) -> str:
     """What check says, and its exit status."""
     seen = run("check", f"data={yaml}", *arguments)
     if not seen.report:
-        return f"{seen.err} (exit {seen.status})"
+        return f"{_short(seen.err, yaml.parent)} (exit {seen.status})"
     said = [f"{f['kind']}: {f['reason']}; {f['advice']}" for f in seen.report["findings"]]
     return _short(" / ".join(said) or "nothing", yaml.parent) + f" (exit {seen.status})"
 

@@ -116,14 +116,16 @@ Images under src= and their labels to a YOLO data set in dst=, a new folder.
 Nothing in src= is changed; a file that fails is listed (exit status 1).
 
 labels     found beside the images; mask=instance|semantic says what values
-           of masks are; classes=a,b picks and orders (or names values);
-           difficult=keep|drop
+           of masks are; classes=a,b picks and orders, classes=100:a,200:b
+           names values; difficult=keep|drop. VOC boxes are edges in pixels
 window     header|percentile|full, or CENTER,WIDTH for DICOM and LOW,HIGH for
            16-bit and float images; percentile=0.5,99.5. By default DICOM
-           takes its header's. 8-bit images stay as they are
+           takes its header's; the pages of a file share one. 8-bit images
+           stay as they are
 bands      bands=4,3,2 makes these red, green and blue; bands=all keeps all
 tile       tile=1024 overlap=0.2 min_visible=0.3 cuts images and labels
-output     PNG, or jpeg=95; names=keep|number (DICOM files get numbers)
+output     PNG, or jpeg=95; names=keep|number. DICOM files get numbers, and
+           convert_report.json has the SHA-256 of each in its name's place
 split      train and val folders, or val=0.2 seed=0, together what is of one
            group=patient|study|series|image
 workers=N  processes (as many as there are cores, up to 8)

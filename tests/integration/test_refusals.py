@@ -42,6 +42,13 @@ def test_one_line(
     assert len(line) < refusals.LONGEST + 40
 
 
+def test_the_native_size_of_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["train", "model=yolo26n.yaml", "data=nowhere.yaml", "imgsz=native", f"project={tmp_path}"]
+    assert cli.main(given) == 2
+    assert "'nowhere.yaml' does not exist" in capsys.readouterr().err.strip().splitlines()[-1]
+    assert not list(tmp_path.rglob("*"))
+
+
 def test_failures_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def select_device(_: object) -> None:  # a name of the host's, and not its code
         raise ValueError("a defect")

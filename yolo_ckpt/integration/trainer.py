@@ -102,12 +102,11 @@ def _prepare(trainer: Any, run: Run) -> None:
 
 
 def refused(trainer: Any, step: Callable[[Any], T]) -> T:
-    """What a step before the training answers; it moves no random state, and a request that it refuses leaves no run
-    folder."""
+    """What a step before the training answers; it moves no random state, and where it fails it leaves no run folder."""
     try:
         with random_state_kept():
             return step(trainer)
-    except RequestError:
+    except Exception:
         _remove_if_fresh(Path(trainer.save_dir))
         raise
 

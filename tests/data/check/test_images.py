@@ -237,3 +237,11 @@ def test_images_of_two_splits_are_decoded_and_counted_once(tmp_path: Path, capsy
         add(tmp_path, f"train/deep{i}.png", png16(noise(1, 2048, np.uint16, seed=i)))
     yaml = write_yaml(tmp_path, val="images/train")
     assert checked(yaml, capsys, "full=True")[1]["undecoded"] == 0
+
+
+def test_images_of_a_single_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    yaml = make_set(tmp_path)
+    image = add(tmp_path, "train/a.png", encoded("PNG", np.full((64, 80, 3), 7, np.uint8)))
+    assert said_of(checked(yaml, capsys, "full=True")[1], image) == [
+        ("image-uniform", "note", "every pixel is the same")
+    ]

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.data.check.made import ROW, add, dicom, encoded, make_set, noise, write_yaml
@@ -286,3 +287,38 @@ def test_a_listing_ends_where_it_is_long_enough(tmp_path: Path) -> None:
     for place in (tmp_path, listed):
         found = list_images([str(place)], ["png"], 10)
         assert (len(found.images), found.truncated) == (10, True)
+
+
+def test_a_label_named_with_the_ending_of_its_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    yaml = make_set(tmp_path)
+    image = add(tmp_path, "train/a.png", encoded("PNG", noise(seed=9)), None)
+    label = tmp_path / "labels/train/a.png.txt"
+    label.write_text(ROW, encoding="utf-8")
+    _, report = checked(yaml, capsys)
+    assert said_of(report, label) == [("label-orphan", "loses", f"1 row for {image.name}")]
+    assert "name it a.txt" in next(f["advice"] for f in report["findings"] if f["file"] == str(label))
+
+
+def test_images_of_other_sizes_with_one_label_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    yaml = make_set(tmp_path)
+    add(tmp_path, "train/a.png", encoded("PNG", noise(seed=8)))
+    add(tmp_path, "train/a.jpg", encoded("JPEG", noise(size=(40, 40), seed=9)))
+    status, report = checked(yaml, capsys)
+    assert status == 1
+    assert [said[:2] for said in said_of(report)] == [("label-shared", "loses")]
+
+
+def test_corners_in_the_place_of_centres(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Large boxes in the middle, whose sizes are larger numbers than their centres too, are none."""
+    random = np.random.default_rng(0)
+    low = random.uniform(0, 0.6, (12, 2))
+    corners = np.concatenate([low, low + random.uniform(0.1, 0.4, (12, 2))], 1)
+    large = np.concatenate([np.full((12, 2), 0.5), random.uniform(0.6, 1, (12, 2))], 1)
+    for name, boxes, found in (("corners", corners, True), ("large", large, False)):
+        yaml = make_set(tmp_path / name)
+        rows = "".join(f"0 {' '.join(f'{v:.4f}' for v in box)}\n" for box in boxes)
+        add(tmp_path / name, "train/a.png", encoded("PNG", noise(seed=9)), rows)
+        add(tmp_path / name, "train/b.png", encoded("PNG", noise(seed=10)), rows)
+        status, report = checked(yaml, capsys)
+        assert ("label-corners" in {said[0] for said in said_of(report)}) == found
+        assert status == int(found)

@@ -55,7 +55,11 @@ _FAILS = {
     "split-missing": ("a split is not there", "correct its path in the YAML"),
     "split-empty": ("a split has no image", "correct its path, or convert its files"),
     "split-unusable": ("a split has no usable image", "repair what is listed here"),
-    "split-unlabelled": ("a split has no label file", "put labels/ beside images/, as the same tree"),
+    "split-unlabelled": (
+        "a split has no label file",
+        "put them where they are looked for: the host takes the image's path with its last /images/ (in small letters) "
+        "replaced by /labels/, and .txt for the ending",
+    ),
     "keypoints-undefined": ("kpt_shape is missing", "say kpt_shape: [points, 2 or 3] in the YAML"),
     "image-undecodable": ("images that stop training when they are loaded", _CONVERT),
     "image-channels": ("images with other channels than the data set", "correct channels: in the YAML, or the images"),
@@ -85,6 +89,10 @@ _LOSES = {
     "label-malformed": ("wrong rows; the host drops their images", "correct the rows"),
     "label-outside": ("labels outside; the host drops their images", "write shares of the image, 0 to 1"),
     "label-class": ("unknown classes; the host drops their images", "correct the label, or names: in the YAML"),
+    "label-corners": (
+        "labels that look like corners (x1 y1 x2 y2) in the place of centre and size",
+        "write class, centre x, centre y, width, height as shares of the image",
+    ),
     "label-no-area": ("objects without area, which the host drops", "correct or remove the rows"),
     "object-too-small": (
         "objects of 2 px or less at this imgsz, which the host's augmentation drops",
@@ -98,6 +106,7 @@ _LOSES = {
 _NOTES = {
     "split-overlap": ("splits share images", "measure on images that were not trained on"),
     "image-deep": ("16-bit images, of which the host keeps the high byte", "enough, or `yolo-ckpt convert` them"),
+    "image-uniform": ("images of a single value", "remove them, or convert their originals with another window="),
     "image-cmyk": ("CMYK images, converted without a profile", "make them RGB, to be sure of the colours"),
     "image-palette": ("palette images, read as colours", "nothing, unless their values are classes"),
     "image-bilevel": ("1-bit images, read as 0 and 255", "nothing, unless they are masks"),
@@ -109,7 +118,7 @@ _NOTES = {
     "image-name": ("names that are not valid UTF-8", "rename them: loggers may stop at them"),
     "label-missing": ("images without a label file, trained as background", "nothing, if they show no object"),
     "label-shared": ("images that share a label file", "give each its own name, not only its own ending"),
-    "label-over-edge": ("objects that reach over the edge", "nothing: they are clipped"),
+    "label-over-edge": ("objects that reach over the edge", "nothing, if they are right: they are clipped"),
     "label-duplicate": ("rows that stand twice, which the host removes", "remove them"),
     "memory-workers": ("host memory", "fewer workers=, a smaller batch= or cache=False"),
     "memory-shared": ("shared memory", "fewer workers=, or a larger /dev/shm (docker run --shm-size)"),

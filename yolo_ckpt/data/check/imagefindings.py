@@ -115,6 +115,8 @@ def _judged(path: str, header: Header, verdict: Verdict, channels: int) -> Itera
         if verdict.rewritten:
             yield finding("image-rewritten", path, "its last bytes are not the end marker, and it can be decoded")
         yield from _levels(path, header, verdict)
+        if verdict.uniform:
+            yield finding("image-uniform", path, "every pixel is the same")
         if channels not in (1, 3) and verdict.channels != channels:
             reason = f"{verdict.channels} channels, channels: {channels} in the YAML; training stops at it"
             yield finding("image-channels", path, reason)

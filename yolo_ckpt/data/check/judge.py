@@ -37,6 +37,7 @@ class Verdict:
         dtype: Of what is loaded.
         levels: Different values in the first channel of what is loaded.
         levels_there: Different values in the file's own samples; 0 where they cannot be counted.
+        uniform: All pixels of what is loaded are the same.
     """
 
     dropped: str = ""
@@ -46,6 +47,7 @@ class Verdict:
     dtype: str = ""
     levels: int = 0
     levels_there: int = 0
+    uniform: bool = False
 
 
 def in_doubt(header: Header, channels: int) -> bool:
@@ -97,7 +99,7 @@ def judge(path: str, header: Header, channels: int) -> Verdict:
     there = _levels(_own_samples(path)) if is_deep(header) else 0
     return Verdict(
         rewritten=rewritten, loaded=True, channels=image.shape[2], dtype=str(image.dtype), levels=_levels(image),
-        levels_there=there,
+        levels_there=there, uniform=bool((image == image[:1, :1]).all()),
     )  # fmt: skip
 
 

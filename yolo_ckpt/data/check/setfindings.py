@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from yolo_ckpt.data.check.dataset import DataSet
 from yolo_ckpt.data.check.findings import Finding, Severity, finding
@@ -12,6 +14,7 @@ from yolo_ckpt.data.check.scan import Looked
 from yolo_ckpt.units import many
 
 _TRAINED = ("train", "val")  # a run needs both
+_ENOUGH, _RISING, _LEAVING, _FAR = 5, 0.85, 0.25, 0.02  # boxes, shares of them, share of the image
 
 
 def split_findings(data: DataSet, looked: Sequence[Looked], dropped: set[str]) -> Iterator[Finding]:
@@ -44,12 +47,34 @@ def overlap_findings(data: DataSet) -> Iterator[Finding]:
 
 def file_findings(data: DataSet, looked: Sequence[Looked]) -> Iterator[Finding]:
     """Label files that several images share or none has, and arrays that are loaded instead of images."""
-    owners = Counter(one.label_path for one in {one.path: one for one in looked}.values())
-    for path, images in owners.items():
-        if images > 1:
-            yield finding("label-shared", path, many(images, "image"))
+    owners: dict[str, list[Looked]] = defaultdict(list)
+    for one in {one.path: one for one in looked}.values():
+        owners[one.label_path].append(one)
+    yield from _shared(owners)
+    yield from _corners(data, looked)
     yield from _replaced(data, looked)
     yield from _orphans(data, owners)
+
+
+def _shared(owners: Mapping[str, Sequence[Looked]]) -> Iterator[Finding]:
+    """Images of one stem. Where their sizes differ, they hardly show the same."""
+    for path, images in owners.items():
+        if len(images) > 1:
+            sizes = {(one.header.width, one.header.height) for one in images}
+            kind: Severity = "loses" if len(sizes) > 1 else "note"
+            differ = " of different sizes: one of them is trained with labels of another" if len(sizes) > 1 else ""
+            yield finding("label-shared", path, f"{many(len(images), 'image')}{differ}", kind=kind)
+
+
+def _corners(data: DataSet, looked: Iterable[Looked]) -> Iterator[Finding]:
+    """Boxes `x1 y1 x2 y2`: their third and fourth numbers are larger than the first and second, and read as centre and
+    size most of them leave the image. That of boxes that are right: large ones in the middle do not leave it."""
+    boxes = [one.labels.boxes for one in looked if one.labels.found and not one.labels.code and len(one.labels.boxes)]
+    every = np.concatenate(boxes) if boxes else np.zeros((0, 4))
+    rising = (every[:, 2:] > every[:, :2]).all(1)
+    leaving = ((every[:, :2] - every[:, 2:] / 2 < -_FAR) | (every[:, :2] + every[:, 2:] / 2 > 1 + _FAR)).any(1)
+    if len(every) >= _ENOUGH and rising.mean() > _RISING and leaving.mean() > _LEAVING:
+        yield finding("label-corners", data.yaml, f"{int((rising & leaving).sum()):,} of {len(every):,} objects")
 
 
 def _replaced(data: DataSet, looked: Iterable[Looked]) -> Iterator[Finding]:
@@ -68,11 +93,12 @@ def _is_newer(array: Path, image: Path) -> bool:
         return False
 
 
-def _orphans(data: DataSet, owners: Counter[str]) -> Iterator[Finding]:
+def _orphans(data: DataSet, owners: Mapping[str, Sequence[Looked]]) -> Iterator[Finding]:
     """Label files below the folders where the labels of a split are, for which there is no picture of any kind."""
     pictures = {
         Path(f.file).stem for each in data.listings.values() for f in each.findings if f.code == "image-ignored"
     }
+    names = {Path(one.path).name for images in owners.values() for one in images}
     seen: set[Path] = set()
     for folder in _label_folders(data):
         for path in sorted(folder.rglob("*.txt")):
@@ -80,7 +106,10 @@ def _orphans(data: DataSet, owners: Counter[str]) -> Iterator[Finding]:
                 continue
             seen.add(path)
             rows = _rows(path)
-            if rows:
+            if rows and path.stem in names:
+                advice = f"name it {Path(path.stem).stem}.txt: the image's ending does not stay in it"
+                yield finding("label-orphan", str(path), f"{many(rows, 'row')} for {path.stem}", advice=advice)
+            elif rows:
                 yield finding("label-orphan", str(path), f"{many(rows, 'row')}, and no image of that name")
 
 

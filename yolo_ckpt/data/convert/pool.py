@@ -107,7 +107,7 @@ def _executor(workers: int) -> ProcessPoolExecutor:
 
 def _begin() -> None:
     """Ctrl-C is for the process that started this one; OpenCV's own threads would be too many."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # before the import, which takes a while
     import cv2
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)
