@@ -591,6 +591,7 @@ def test_labels_of_other_names_are_an_error(name: str, src: Path, convert: Any) 
     assert (done.status, done.out) == (2, "")
     assert f"1 {name} label under src=" in done.err
     assert convert(src, "labels=none").status == 0
+    assert convert(src / "mine.png", dst="one").status == 0  # labels beside a single file are those of others
 
 
 def test_masks_of_jpeg(src: Path, convert: Any) -> None:

@@ -93,7 +93,7 @@ def find_labels(files: Sequence[Source], request: Request) -> Labels:
         where = request.labels or request.src
         kind = f"{request.format_in} label" if request.format_in else "label"
         raise SettingsError(f"{where} has no {kind} for any image under src={request.src}; names have to match")
-    if not found:
+    if not found and request.src.is_dir():
         _refuse_strangers(tried, request)
     return found[0] if found else Labels(format="", images=images)
 
