@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ def test_training_with_a_budget_is_the_same_training(
     assert unequal(stock, planned) == []
     report = json.loads((planned["trainer"].save_dir / "ckpt_report.json").read_text(encoding="utf-8"))
     assert report["live_bytes"] <= plan.peak_bytes
+    (off,) = re.findall(r"from the optimizer's first step on, forecast .* \(([-+][\d.]+)%\)", caplog.text)
+    assert abs(float(off)) < 2
     assert (planned["trainer"].save_dir / "ckpt_report.png").read_bytes().startswith(b"\x89PNG")
 
 

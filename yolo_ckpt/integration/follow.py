@@ -16,6 +16,7 @@ import torch
 from yolo_ckpt.hotspots import rounded_parts
 from yolo_ckpt.integration import compat
 from yolo_ckpt.integration.auto import AutoPlan
+from yolo_ckpt.integration.budget import optimizer_bytes
 from yolo_ckpt.integration.loggers import log_report
 from yolo_ckpt.integration.randomness import random_state_kept
 from yolo_ckpt.integration.run import Run
@@ -25,7 +26,7 @@ from yolo_ckpt.reporting import RunReport, forecast_line
 from yolo_ckpt.stages import unwrap
 from yolo_ckpt.units import format_bytes, format_ms
 
-TRACKED_BATCH = 1  # the second: the optimizer's state exists from then on
+TRACKED_BATCH = 1  # the second, in which there are gradients, and mostly the optimizer's state
 
 
 class Follower:
@@ -35,6 +36,7 @@ class Follower:
         self.run, self._base = run, base  # the trainer's own class
         self._live: LiveBytes | None = None
         self._live_peak_bytes = 0
+        self._later_bytes = 0  # of the optimizer's state, which is not there before its first step
         self._allocated_bytes = 0
         self._reserved_bytes = 0
         self._step_ms: list[float] = []
@@ -82,6 +84,7 @@ class Follower:
             tensors = [t for m in models for t in (*m.parameters(), *m.buffers())]
             gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
             self._live.add([*tensors, *gradients, *tensors_in(compat.optimizer_tensors(trainer))])
+            self._later_bytes = _later_bytes(trainer)
             self._live.__enter__()  # type: ignore[no-untyped-call]
         self._started = time.perf_counter()
 
@@ -113,10 +116,11 @@ class Follower:
         if trainer.device.type == "cuda":  # before validation, which is not what the plan is about
             self._allocated_bytes = max(self._allocated_bytes, torch.cuda.max_memory_allocated(trainer.device))
             self._reserved_bytes = max(self._reserved_bytes, torch.cuda.max_memory_reserved(trainer.device))
+            self._later_bytes = _later_bytes(trainer)
         measured = self._allocated_bytes or self._live_peak_bytes
         if self.run.plan is not None and self.run.plan.peak_bytes and measured and not self._compared:
             self._compared = True
-            line, warning = forecast_line(self.run.plan.peak_bytes, measured)
+            line, warning = forecast_line(self.run.plan.peak_bytes, measured, self._later_bytes)
             compat.log(line, warning=warning)
 
     def _train_end(self, trainer: Any) -> None:
@@ -150,6 +154,12 @@ class Follower:
             failures=(*self.run.recovery.events, *self.run.validation.events),
             rounded=tuple(rounded_parts(unwrap(trainer.model))),
         )
+
+
+def _later_bytes(trainer: Any) -> int:
+    """What the optimizer's first step will keep, where there was none yet: it comes after 64 images or more."""
+    there = tensors_in(compat.optimizer_tensors(trainer))
+    return 0 if there else optimizer_bytes(trainer.model, type(trainer.optimizer).__name__)
 
 
 def _device_name(device: torch.device) -> str:

@@ -44,10 +44,12 @@ def auto_line(plan: Plan, budget_bytes: int, stock_bytes: int) -> str:
     return f"{forecast}, stock would need {format_bytes(stock_bytes)}{added}"
 
 
-def forecast_line(forecast_bytes: int, measured_bytes: int) -> tuple[str, bool]:
-    """Forecast and measurement in one line, and whether more was needed than was forecast, by more than 5 %."""
-    off = measured_bytes / forecast_bytes - 1
-    sizes = f"{format_bytes(measured_bytes)}, forecast {format_bytes(forecast_bytes)}"
+def forecast_line(forecast_bytes: int, measured_bytes: int, later_bytes: int = 0) -> tuple[str, bool]:
+    """Forecast and measurement in one line, and whether more was needed than was forecast, by more than 5 %.
+    `later_bytes` are those of the optimizer's state where it has not made a step yet."""
+    off = (measured_bytes + later_bytes) / forecast_bytes - 1
+    later = f" and {format_bytes(later_bytes)} from the optimizer's first step on" if later_bytes else ""
+    sizes = f"{format_bytes(measured_bytes)}{later}, forecast {format_bytes(forecast_bytes)}"
     what = "; plan with a smaller ckpt_budget= where that is close to what there is" if off > 0.05 else ""
     return f"peak of the first epoch {sizes} ({off:+.1%}){what}", off > 0.05
 
