@@ -16,7 +16,7 @@ import yolo_ckpt
 from tests.integration.running import train, unequal
 from tests.integration.test_runs import StoppedError, stop_after
 from yolo_ckpt.errors import RequestError
-from yolo_ckpt.integration import PlanCallback
+from yolo_ckpt.integration import PlanCallback, hostdata
 from yolo_ckpt.integration.attached import extend_object
 from yolo_ckpt.integration.shell import planned
 
@@ -172,3 +172,11 @@ def test_classification_is_refused_before_its_data_is_read() -> None:
     args = SimpleNamespace(resume=False, task="classify", rect=False)
     with pytest.raises(RequestError, match="ckpt_augment=medical"):
         augment(SimpleNamespace(args=args), "medical")
+
+
+def test_a_host_that_keeps_no_transforms_is_too_old(short: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would go on without them, after a line in its log."""
+    monkeypatch.setattr(hostdata, "keeps_transforms", lambda: False)
+    with pytest.raises(RequestError, match="update it to 8.4.130"):
+        train(short, "full", ckpt_augment="aerial")
+    assert not Path(short["project"], "run").exists()

@@ -16,7 +16,7 @@ def augment(trainer: Any, name: str) -> None:
     sets. A resumed run goes on as it was begun: all is among the arguments in its weights.
 
     Raises:
-        RequestError: The run has transforms of its own, or trains without any.
+        RequestError: The run has transforms of its own or trains without any, or the host is too old to keep them.
     """
     if name == "none":
         return
@@ -26,6 +26,11 @@ def augment(trainer: Any, name: str) -> None:
     if getattr(trainer.args, "augmentations", None) is not None:
         raise RequestError(
             f"ckpt_augment={name} and augmentations= both say how images are varied; leave one of them out"
+        )
+    if not hostdata.keeps_transforms():
+        raise RequestError(
+            f"ckpt_augment={name}: ultralytics {compat.host_version()} does not keep augmentations= in its arguments; "
+            f"update it to 8.4.130 or newer, or leave the flag out"
         )
     check_task(name, str(trainer.args.task))  # before the data is read, which may be a download
     made = _preset(trainer, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -48,13 +49,21 @@ def image_files(data: Mapping[str, Any], split: str, fraction: Any = 1.0) -> lis
         FileNotFoundError: There are none.
     """
     from ultralytics.data.base import BaseDataset
-    from ultralytics.data.utils import get_split_fraction
 
     lister = object.__new__(BaseDataset)
     lister.prefix = ""
-    lister.fraction = 1.0 if data.get("complete") else get_split_fraction(fraction, split)
+    lister.fraction = 1.0 if data.get("complete") else _fraction(fraction, split)
     with _quiet():
         return [str(path) for path in lister.get_img_files(data[split])]
+
+
+def _fraction(fraction: Any, split: str) -> Any:
+    """The part of a split that is used. Older versions of the host know one for `train` alone."""
+    from ultralytics.data import utils
+
+    if hasattr(utils, "get_split_fraction"):
+        return utils.get_split_fraction(fraction, split)
+    return fraction if split == "train" else 1.0
 
 
 @contextlib.contextmanager
@@ -76,6 +85,14 @@ def rebuild_transforms(trainer: Any) -> None:
     for part in getattr(data, "datasets", [data]):
         part.transforms = part.build_transforms(hyp=copy.copy(trainer.args))
     trainer.train_loader.reset()
+
+
+def keeps_transforms() -> bool:
+    """True for versions of the host that keep Albumentations transforms among their arguments, as dictionaries
+    (8.4.130; 8.4.120 does not, and would train without them)."""
+    from ultralytics.data.augment import Albumentations
+
+    return "from_dict" in inspect.getsource(Albumentations.__init__)
 
 
 def batch_shapes(data: Any) -> list[tuple[int, int]]:

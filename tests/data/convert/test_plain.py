@@ -77,7 +77,7 @@ def test_as_the_host_reads_it(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     SAVED[name](path)
     picture = read(path)
-    host = imread(path)
+    host = imread(str(path))
     assert host is not None
     assert (picture.window.apply(picture.pixels) == host[..., ::-1]).all()
     header = tiff.header(path, None) if path.suffix == ".tif" else plain.header(path)
@@ -97,7 +97,7 @@ def test_sixteen_bits_keep_their_grey_levels(name: str, src: Path, convert: Any)
     assert len(np.unique(done.image("deep"))) >= 200
     from ultralytics.utils.patches import imread
 
-    assert len(np.unique(imread(src / name))) <= 8  # what training sees without
+    assert len(np.unique(imread(str(src / name)))) <= 8  # what training sees without
 
 
 def test_sixteen_bit_colours_share_a_window(src: Path, convert: Any) -> None:
@@ -145,7 +145,7 @@ def test_all_bands_reach_the_host_in_order(planar: str, src: Path, convert: Any)
         tifffile.imwrite(src / "a.tif", pixels, photometric="minisblack", planarconfig=planar)
     done: Done = convert(src, "bands=all")
     (path,) = done.images()
-    found = imread(path, cv2.IMREAD_UNCHANGED)
+    found = imread(str(path), cv2.IMREAD_UNCHANGED)
     assert found is not None
     assert (found.transpose(2, 0, 1) == values).all()
     assert check_det_dataset(done.dst / "data.yaml")["channels"] == 5
