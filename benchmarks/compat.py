@@ -28,6 +28,8 @@ TESTS = (
     "tests/integration/test_runs.py",
     "tests/integration/test_compiled.py",
     "tests/integration/test_scoring.py",
+    "tests/integration/test_native.py",
+    "tests/integration/test_preflight.py",
 )
 
 

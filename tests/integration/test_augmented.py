@@ -177,6 +177,6 @@ def test_classification_is_refused_before_its_data_is_read() -> None:
 def test_a_host_that_keeps_no_transforms_is_too_old(short: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """It would go on without them, after a line in its log."""
     monkeypatch.setattr(hostdata, "keeps_transforms", lambda: False)
-    with pytest.raises(RequestError, match="update it to 8.4.130"):
+    with pytest.raises(RequestError, match=r"update it to 8\.4\.130"):
         train(short, "full", ckpt_augment="aerial")
     assert not Path(short["project"], "run").exists()
