@@ -80,9 +80,7 @@ def test_objects_of_a_data_set() -> None:
     assert objects_per_image([], mosaic=True) == 1
 
 
-def test_training_with_a_budget_is_the_same_training(
-    arguments: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_training_with_a_budget_is_the_same_training(arguments: dict[str, Any], log: pytest.LogCaptureFixture) -> None:
     given = {**arguments, "imgsz": 320, "epochs": 1}
     stock = train(given, "stock")
     planned = train(given, "auto", ckpt_budget="110MiB")
@@ -92,7 +90,7 @@ def test_training_with_a_budget_is_the_same_training(
     assert unequal(stock, planned) == []
     report = json.loads((planned["trainer"].save_dir / "ckpt_report.json").read_text(encoding="utf-8"))
     assert report["live_bytes"] <= plan.peak_bytes
-    (off,) = re.findall(r"from the optimizer's first step on, forecast .* \(([-+][\d.]+)%\)", caplog.text)
+    (off,) = re.findall(r"from the optimizer's first step on, forecast .* \(([-+][\d.]+)%\)", log.text)
     assert abs(float(off)) < 2
     assert (planned["trainer"].save_dir / "ckpt_report.png").read_bytes().startswith(b"\x89PNG")
 
