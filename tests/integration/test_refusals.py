@@ -58,6 +58,20 @@ def test_failures_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         cli.main(["train", "model=yolo26n.yaml"])
 
 
+def test_weights_that_cannot_be_fetched(
+    made_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ultralytics.utils import downloads
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise ConnectionError("Download failure")
+
+    monkeypatch.setattr(downloads, "safe_download", unreachable)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "model=yolo26n.pt", f"data={made_data}", f"project={tmp_path}"]) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1] == "yolo-ckpt: ultralytics: Download failure"
+
+
 def test_memory_is_no_refusal() -> None:
     error = torch.OutOfMemoryError("CUDA out of memory")
     assert refusals.refusal(error) is None

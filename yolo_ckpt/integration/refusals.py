@@ -9,10 +9,13 @@ import traceback
 from pathlib import Path
 
 CHECKS = frozenset({
-    "build_optimizer", "check_cfg", "check_dict_alignment", "check_file", "check_imgsz", "check_yaml", "get_dataset",
-    "load_checkpoint", "parse_device", "select_device", "smart_value", "torch_safe_load",
+    "attempt_download_asset", "build_optimizer", "check_cfg", "check_dict_alignment", "check_file", "check_imgsz",
+    "check_yaml", "get_dataset", "load_checkpoint", "parse_device", "select_device", "smart_value", "torch_safe_load",
 })  # fmt: skip
-KINDS = (AttributeError, FileNotFoundError, NotImplementedError, RuntimeError, SyntaxError, TypeError, ValueError)
+KINDS = (
+    AttributeError, ConnectionError, FileNotFoundError, NotImplementedError, RuntimeError, SyntaxError, TypeError,
+    ValueError,
+)  # fmt: skip
 LONGEST = 300  # characters
 
 

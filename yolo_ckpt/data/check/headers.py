@@ -11,7 +11,7 @@ from typing import IO, Any
 from PIL import ExifTags, Image
 
 from yolo_ckpt.data.check.endings import ends_early, is_whole
-from yolo_ckpt.data.host import SIDES_SWAPPED
+from yolo_ckpt.data.host import HEIF_BRANDS, SIDES_SWAPPED
 from yolo_ckpt.units import many
 
 _ORIENTATION = int(ExifTags.Base.Orientation)
@@ -118,7 +118,7 @@ def _what_else(file: IO[bytes]) -> str:
     head = file.read(132)
     if head[128:] == b"DICM":
         return ": it is a DICOM file"
-    if head[4:8] == b"ftyp" and head[8:12] in (b"heic", b"heix", b"mif1", b"msf1"):
+    if head[4:8] == b"ftyp" and head[8:12] in HEIF_BRANDS:
         return ": it is HEIC, for which the host needs the package pi-heif"
     printable = head.isascii() and all(byte >= 32 or byte in b"\t\r\n" for byte in head)
     return ": it is text" if printable else ""

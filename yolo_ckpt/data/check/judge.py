@@ -96,10 +96,10 @@ def judge(path: str, header: Header, channels: int) -> Verdict:
     image = imread(path, flag)
     if image is None:
         return Verdict(rewritten=rewritten)
-    there = _levels(_own_samples(path)) if is_deep(header) else 0
+    there, levels = _levels(_own_samples(path)) if is_deep(header) else 0, _levels(image)
     return Verdict(
-        rewritten=rewritten, loaded=True, channels=image.shape[2], dtype=str(image.dtype), levels=_levels(image),
-        levels_there=there, uniform=bool((image == image[:1, :1]).all()),
+        rewritten=rewritten, loaded=True, channels=image.shape[2], dtype=str(image.dtype), levels=levels,
+        levels_there=there, uniform=levels == 1 and bool((image == image[:1, :1]).all()),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -206,7 +207,7 @@ def _write_picture(job: Job, stem: str, picture: Picture, outcome: Outcome) -> N
         x0, y0, x1, y1 = place
         limits.check_trainable(x1 - x0, y1 - y0)
         levels = picture.window.apply(np.asarray(picture.pixels[y0:y1, x0:x1]))
-        levels_seen |= np.bincount(levels.ravel(), minlength=256) > 0
+        levels_seen |= _levels_in(levels)
         name = tile_name(stem, place) if tiled else stem
         near = _touching(around, place)
         rows = _rows(objects, near, place, request, seen, outcome.notes) if objects is not None else None
@@ -214,6 +215,14 @@ def _write_picture(job: Job, stem: str, picture: Picture, outcome: Outcome) -> N
     _note_levels(picture, int(levels_seen.sum()), outcome.notes)
     if objects is not None:
         outcome.notes["objects shown too little by every tile, left out"] += len(objects) - len(seen)
+
+
+def _levels_in(levels: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which of the 256 grey levels (H, W, C) has; NumPy would count them in eight bytes for each."""
+    whole = np.ascontiguousarray(levels)
+    counts = [cv2.calcHist([whole], [channel], None, [256], [0, 256]).ravel() for channel in range(whole.shape[2])]
+    found: npt.NDArray[np.bool_] = np.any(np.array(counts) > 0, axis=0)
+    return found
 
 
 def _note_levels(picture: Picture, count: int, notes: Counter[str]) -> None:

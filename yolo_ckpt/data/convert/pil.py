@@ -13,8 +13,7 @@ from typing import IO
 from PIL import Image
 
 from yolo_ckpt.data.convert.problems import BrokenFileError, decoding
-
-_HEIF = (b"heic", b"heix", b"mif1", b"msf1", b"heim", b"heis")
+from yolo_ckpt.data.host import HEIF_BRANDS
 
 
 @contextmanager
@@ -43,7 +42,7 @@ def _identified(file: IO[bytes], name: str) -> Image.Image:
     (8.4.190, `utils/patches.py: image_open`)."""
     Image.init()
     head = file.read(16)
-    if head[8:12] in _HEIF:
+    if head[8:12] in HEIF_BRANDS:
         _register_heif()
     for kind in Image.ID:
         factory, accept = Image.OPEN[kind]

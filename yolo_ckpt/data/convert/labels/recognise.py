@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -122,20 +123,33 @@ def yolo_classes(files: Iterable[Source], folders: Iterable[Path]) -> Classes:
     Raises:
         SettingsError: The names cannot be read.
     """
-    near = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path.is_file()]
-    inside = [file.path for file in sorted(files, key=lambda f: len(f.relative.parts))]
-    for path, strict in [*((p, False) for p in inside), *((p, True) for p in near)]:
+    inside = ((file.path, False) for file in sorted(files, key=lambda f: len(f.relative.parts)))
+    near = ((path, True) for folder in folders for path in _named_in(folder))
+    for path, strict in chain(inside, near):
         found = _classes_in(path, strict=strict)
         if found is not None:
             return found
     return Classes()
 
 
+def _named_in(folder: Path) -> list[Path]:
+    """Files of a folder that may name classes; none where it cannot be listed, since nobody asked for it."""
+    try:
+        paths = [path for path in folder.iterdir() if _may_name_classes(path)]
+    except OSError:
+        return []
+    return sorted(path for path in paths if path.is_file())
+
+
+def _may_name_classes(path: Path) -> bool:
+    return path.suffix.lower() in (".yaml", ".yml") or path.name.lower() in ("classes.txt", "obj.names")
+
+
 def _classes_in(path: Path, *, strict: bool) -> Classes | None:
+    if not _may_name_classes(path):
+        return None
     if path.suffix.lower() in (".yaml", ".yml"):
         return _of_yaml(path, strict=strict)
-    if path.name.lower() not in ("classes.txt", "obj.names"):
-        return None
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
