@@ -68,10 +68,17 @@ def test_another_file_is_refused() -> None:
         pass
 
 
-def test_a_failed_download_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("stderr", "why"),
+    [
+        ("warning\nERROR: No matching distribution found for x\n", "No matching distribution found for x"),
+        ("/usr/bin/python: No module named pip\n\n", "/usr/bin/python: No module named pip"),
+    ],
+)
+def test_a_failed_download_says_why(stderr: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(command, 1, "", "warning\nERROR: No matching distribution found for x\n")
+        return subprocess.CompletedProcess(command, 1, "", stderr)
 
     monkeypatch.setattr(subprocess, "run", run)
-    with pytest.raises(SampleError, match=r"No matching distribution found for x\).*network"):
+    with pytest.raises(SampleError, match=rf"\({why}\).*network"):
         wheels._download(medical.PYDICOM, Path())

@@ -16,6 +16,7 @@ from PIL import Image
 
 from tests.data.convert.conftest import Done, blobs, smooth
 from yolo_ckpt.data.convert.labels import coco, dota, mask, rle, voc, yolo
+from yolo_ckpt.data.convert.labels.recognise import yolo_classes
 from yolo_ckpt.data.convert.problems import BrokenFileError
 
 W, H = 200, 120
@@ -470,6 +471,14 @@ def test_the_yaml_beside_the_folders_names_the_classes(tmp_path: Path, convert: 
     (tmp_path / "set/data.yaml").write_text("train: images\nnames: [cat, dog]\n", encoding="utf-8")
     done: Done = convert(tmp_path / "set/images", f"labels={tmp_path / 'set/labels'}")
     assert done.report["objects"] == {"dog": 1}
+
+
+def test_a_folder_beside_that_cannot_be_listed_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert yolo_classes([], [tmp_path]).names == ()
 
 
 def test_class_names_that_are_not_utf8(src: Path, convert: Any) -> None:
